@@ -6,7 +6,7 @@ jailed), one count, and the ids *since* its last clean point. It keeps nothing e
 
 **The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
 itself. The first token that leaves something behind sets it to the stream before that token.
-:mod:`streamdec.core.moving` moves it up.
+:mod:`streamdec.core.since` moves it up.
 
 **Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
 last text began with that token.
@@ -23,16 +23,15 @@ from typing import Any, ClassVar, Final, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, FinishReason, StopMatch, TokenSpan
 from streamdec.core import restoring
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, code_points_in, tokens_in
 from streamdec.core.decode_options import Options, Route
-from streamdec.core.definitions import NO_DEFINITION, Definition
 from streamdec.core.endings import Ending, match_of, unfollowed
 from streamdec.core.masks import ALERT
-from streamdec.core.moving import MOST_SINCE, moved_up
 from streamdec.core.reading import CleanPoint, Past, start_of
 from streamdec.core.replay import Since, replay
 from streamdec.core.shared_tables import table_for, tokenizer_for
+from streamdec.core.since import MOST_SINCE, moved_up
 from streamdec.core.spans import SpanLog, final_spans
 from streamdec.core.step import feed_function, step_function
 from streamdec.core.stop_set import StopSet, StopState
@@ -182,13 +181,6 @@ class TokenDecoder:
             raise FinishedError(
                 f"the stream has ended ({self.finish_reason}); reset() begins again"
             )
-
-    def _become(self, other: TokenDecoder) -> None:
-        """Take over all that ``other`` knows."""
-        for name in FIELDS:
-            setattr(self, name, getattr(other, name))
-        self._since = other._since and [*other._since]
-        self._spans = other._spans and other._spans.copy()
 
     # --- the clean point
 
@@ -388,7 +380,10 @@ class TokenDecoder:
         ``copy.copy`` and ``copy.deepcopy`` do the same. The tokenizer is shared.
         """
         other = object.__new__(type(self))
-        other._become(self)
+        for name in FIELDS:
+            setattr(other, name, getattr(self, name))
+        other._since = self._since and [*self._since]
+        other._spans = self._spans and self._spans.copy()
         return other
 
     def __copy__(self) -> Self:

@@ -35,19 +35,11 @@ class Step(NamedTuple):
     row: Row
 
 
-class Examined(NamedTuple):
-    """What was found out about a token."""
+def examine(stream: TokenDecoder, token_id: int, step: Step) -> tuple[Chunk, StopState | None]:
+    """Look at any token: all cases, and all errors.
 
-    chunk: Chunk
-    """What is output."""
-    state: StopState | None
-    """The state of the stops after it; None if the token was taken already."""
-    before: TokenDecoder | None = None
-    """The stream before it, if it is the last token that may come."""
-
-
-def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
-    """Look at any token: all cases, and all errors."""
+    Returns its chunk and the state of the stops after it; None if the token was taken already.
+    """
     stream._check_running()
     text, row = step.chunk.text, step.row
     stops, state, index = stream._stops, stream._state, stream.num_tokens
@@ -55,7 +47,7 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
     if token_id in stops.ids and not is_early:
         named = stops.named(state.seen, token_id)
         if named is not None:
-            return Examined(end_at_id(stream, token_id, named.reason, hidden=named.hidden), None)
+            return end_at_id(stream, token_id, named.reason, hidden=named.hidden), None
     if step.mask & UNKNOWN:
         check_token_id(token_id, index)
         if stream._table.options.unknown_ids == "error":
@@ -65,7 +57,7 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
         is_careful = bool(text or stream._row.waits or row.waits or state.jailed)
         state = state if is_careful else stops.turned(state, token_id)
     if is_careful:
-        return Examined(_take_carefully(stream, token_id, step), None)
+        return _take_carefully(stream, token_id, step), None
     out = step.chunk
     if step.mask & state.letters:
         effect = state[text]
@@ -74,21 +66,27 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
         if effect is not None:
             found, after, _ = effect
             if after is None:
-                return Examined(end_at_text(stream, token_id, effect), None)
+                return end_at_text(stream, token_id, effect), None
             out, state = found or out, after
-    before = stream.fork() if step.count >= 0 else None
+    _check_end(step)
     if stream._spans is not None and state.is_settled and not row.waits:
         if stream._since or stream._row.waits:
             past = stream._past([*stream._since, token_id])
             stream._spans.note(past.replay().cells, range(past.base, index + 1), past.counted)
         else:
             stream._spans.note_whole(index, stream._count, step.count)
-    return Examined(out, state, before)
+    return out, state
+
+
+def _check_end(step: Step) -> None:
+    """Raise what the end after the last token would raise, before anything has changed."""
+    if step.count >= 0:
+        step.row.table.flush(step.row.state)
 
 
 def _take_carefully(stream: TokenDecoder, token_id: int, step: Step) -> Chunk:
     """Take a token while the tokens of the text matter."""
-    before = stream.fork() if step.count >= 0 else None
+    _check_end(step)
     row, is_marker = step.row, token_id in stream._stops.marker_ids
     is_silent = not step.chunk.text and row is stream._row and not is_marker
     if is_silent and stream._since:  # a reading would find what the last one found
@@ -102,7 +100,7 @@ def _take_carefully(stream: TokenDecoder, token_id: int, step: Step) -> Chunk:
         out = _settle(stream, reading, step.count, row)
     if step.mask & UNKNOWN:
         stream._note_unknown(token_id)
-    return end_if_last(stream, out, step, before)
+    return end_if_last(stream, out, step)
 
 
 def _note_offsets(stream: TokenDecoder, step: Step) -> None:
@@ -152,16 +150,9 @@ def _settle(stream: TokenDecoder, reading: Reading, counted: int, row: Row) -> C
     return out
 
 
-def end_if_last(stream: TokenDecoder, out: Chunk, step: Step, before: TokenDecoder | None) -> Chunk:
-    """Return ``out``, the chunk of a token, or the last chunk if no more may come.
-
-    ``before`` is the stream before that token.
-    """
-    stream._set_alert(is_silent=not step.chunk.text)
-    if before is None:
-        return out
-    try:
+def end_if_last(stream: TokenDecoder, out: Chunk, step: Step) -> Chunk:
+    """Return ``out``, the chunk of a token, or the last chunk if no more may come."""
+    if step.count >= 0:
         return end_unfollowed(stream, "length", before=out)
-    except Exception:
-        stream._become(before)  # ``decode`` has changed text that was already output
-        raise
+    stream._set_alert(is_silent=not step.chunk.text)
+    return out

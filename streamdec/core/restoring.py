@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamdec.chunks import TokenSpan, check_finish_reason
 from streamdec.core import snapshots
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import NO_DEFINITION, StopConditions, definition_of
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
-from streamdec.core.definitions import NO_DEFINITION, definition_of
 from streamdec.core.endings import end_unfollowed
 from streamdec.core.examining import release
 from streamdec.core.reading import NEVER, CleanPoint

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
 from streamdec.core.endings import end_at_text
-from streamdec.core.examining import Examined, Step, end_if_last, examine
+from streamdec.core.examining import Step, end_if_last, examine
 from streamdec.core.masks import ALERT, MOVES, NAMED, UNKNOWN
-from streamdec.core.moving import MOST_SINCE
 from streamdec.core.reading import NEVER
-from streamdec.core.since import silenced
+from streamdec.core.since import MOST_SINCE, silenced
 from streamdec.core.stop_set import StopState
 from streamdec.core.token_ids import as_sequence
 
@@ -79,12 +78,11 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
         # What does it do to the stops?
         text, state = chunk.text, self._state
-        examined: Examined | None = None
         after: StopState | None = state
+        step: Step | None = None
         if mask >= NAMED or count >= 0 or self._is_rare:
             step = Step(chunk, mask, count, row)
-            examined = examine(self, token_id, step)
-            chunk, after = examined.chunk, examined.state
+            chunk, after = examine(self, token_id, step)
         elif mask & state.letters:
             effect = state[text]
             if effect is not None:
@@ -125,8 +123,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         self._state, self._count = state, count
         # After tokens without text, the next one with text must note the offsets.
         self._alert = state.alert if text else ALERT
-        if examined is not None:
-            chunk = end_if_last(self, chunk, step, examined.before)
+        if step is not None:
+            chunk = end_if_last(self, chunk, step)
         return chunk.text if returns_text else chunk
 
     out = "str" if returns_text else "Chunk"  # what help() and signatures show

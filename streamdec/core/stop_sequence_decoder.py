@@ -6,10 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex, Unpack, final
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason
-from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
+from streamdec.core.conditions import (
+    NO_DEFINITION,
+    SectionsOption,
+    StopConditions,
+    StopOptions,
+    conditions_of,
+    definition_of,
+)
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
 from streamdec.core.endings import end_unfollowed
 from streamdec.core.examining import release
 from streamdec.core.step import feed_function, step_all, step_function

@@ -45,8 +45,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
-from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import Definition
+from streamdec.core.conditions import Definition, StopConditions
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.patterns.matcher import matcher_of

@@ -11,10 +11,11 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
+from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
+from streamdec.core.sections import SkippedIds
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
+from streamdec.errors import warn
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
@@ -129,7 +130,7 @@ def stop_set_for(
         if texts and table.options.skip_special_tokens:
             skipped = _skipped_ids(tokenizer, texts)
         if definition.names and table.options.skip_special_tokens:
-            warn_unfindable(tokenizer, definition, skipped)
+            _warn_unfindable(tokenizer, definition, skipped)
         return StopSet(table, conditions, definition, skipped)
 
     if table.route == "window":  # the table is the stream's own
@@ -169,3 +170,26 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
         return {}
     ids = {text: token_to_id(text) for text in texts}
     return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
+
+
+def _warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
+    """Warn about markers that cannot be found.
+
+    A part of them is a skipped special token. A marker that is only such a token is found by its
+    id, so it is among ``skipped``.
+    """
+    markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
+    special_tokens, token_to_id, is_skipped = (
+        getattr(tokenizer, each, None) for each in ("special_tokens", "token_to_id", "is_skipped")
+    )
+    if not markers or special_tokens is None or token_to_id is None or is_skipped is None:
+        return
+    ids = {name: token_to_id(name) for name in special_tokens.all if name}
+    without_text = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    for marker in markers:
+        part = next((name for name in without_text if name in marker), None)
+        if part is not None and marker not in without_text:
+            warn(
+                f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token that "
+                "is skipped, so the marker is not found; pass skip_special_tokens=False"
+            )
