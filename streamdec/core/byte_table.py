@@ -30,13 +30,7 @@ from streamdec.core.token_ids import UnknownTokenError
 
 
 class ByteTable(Table):
-    """A table over a TokenRule.
-
-    Args:
-        rule: what each token contributes.
-        options: the options of decoding.
-        replacers: the replacements of the finished text.
-    """
+    """A table over a TokenRule, and the replacements of the finished text."""
 
     route = "bytes"
 
@@ -57,10 +51,7 @@ class ByteTable(Table):
         return self._step(state, self._unknown)
 
     def element(self, token_id: int) -> Element:
-        """Return what ``token_id`` contributes; None for a skipped id.
-
-        An unknown id is skipped or replaced, as the options say.
-        """
+        """Return what ``token_id``, which may be unknown, contributes; None if skipped."""
         try:
             return self.rule.elements[token_id]
         except UnknownTokenError:

@@ -257,10 +257,7 @@ def _text_or_id(name: str, value: Any) -> str | int:
 
 
 def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
-    """Return the pairs of markers in ``given``, each once, in the caller's order.
-
-    Raises TypeError or ValueError, which begin with ``name``.
-    """
+    """Return the pairs of markers in ``given``; errors begin with ``name``."""
     pairs = _listed(given)
     if pairs and not _is_list(pairs[0]):
         pairs = [pairs]  # one pair
@@ -340,10 +337,7 @@ _LISTS = frozenset((list, tuple))
 
 
 def conditions_of(conditions: StopConditions | None, options: StopOptions) -> StopConditions:
-    """Return ``conditions``, or those that ``options`` describe.
-
-    Raises TypeError if both are given, or ``conditions`` is not a StopConditions.
-    """
+    """Return ``conditions``, or those of ``options``; TypeError if both are given."""
     if conditions is not None:
         if not isinstance(conditions, StopConditions):
             raise not_conditions(conditions)

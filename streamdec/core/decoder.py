@@ -123,10 +123,7 @@ class TokenDecoder:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the state after the prompt; at any time, also after the end.
-
-        Spans that were not taken are dropped.
-        """
+        """Go back to the state after the prompt; drop the spans that were not taken."""
         self._go_to(self._start)
         if self._spans is not None:
             self._spans = SpanLog()
@@ -271,10 +268,7 @@ class TokenDecoder:
 
     @property
     def pending_text(self) -> str:
-        """The text that ``flush`` would return now; asking changes nothing.
-
-        If ``flush`` would raise an error, it is ``jailed``.
-        """
+        """The text that ``flush`` would return; ``jailed`` if it would raise an error."""
         if self._end is not None:
             return ""
         try:

@@ -48,12 +48,7 @@ class Ending(NamedTuple):
 
 
 def ending_at(effect: Effect, count: int) -> Ending:
-    """Return the end by a stop that a text completes.
-
-    Args:
-        effect: of the text.
-        count: the count of the stream before the text.
-    """
+    """Return the end by a stop in a text; ``count`` is of the stream before it."""
     chunk, _, hit = effect
     assert hit is not None
     assert chunk is not None
@@ -62,12 +57,10 @@ def ending_at(effect: Effect, count: int) -> Ending:
 
 
 def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
-    """Return the end of ``stream`` if no token follows.
+    """Return the end of ``stream`` if no token follows, with the finish of ``last``.
 
-    Args:
-        stream: the stream.
-        last: the finish of the last chunk, unless what is held completes a stop.
-        decided_by: the token that counts as deciding what is held.
+    If a stop is complete in what is held, the finish is that stop. ``decided_by`` is the index of
+    the token that counts as deciding what is held.
     """
     if stream._is_careful:
         past = stream._past()
@@ -91,10 +84,7 @@ def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
 
 
 def ending_of(reading: Reading, output: int, last: Chunk = NOTHING) -> Ending:
-    """Return the end by the stop in ``reading``, or with ``last`` if it has none.
-
-    ``output`` code points after the clean point were output.
-    """
+    """Return the end by the stop of ``reading``, or with the finish of ``last``."""
     hit, before, size = reading.hit, code_points_in(reading.past.counted), len(reading.found.cells)
     if hit is None:
         return Ending(reading.chunk(output, size, last), before + size)
@@ -104,13 +94,7 @@ def ending_of(reading: Reading, output: int, last: Chunk = NOTHING) -> Ending:
 
 
 def match_of(past: Past, ending: Ending, tokens: int) -> StopMatch:
-    """Return where the stop is that is complete in the text.
-
-    Args:
-        past: what the stream remembers, up to its end.
-        ending: with a hit.
-        tokens: how many tokens the stream had.
-    """
+    """Return where the hit of ``ending`` is, in a stream of so many ``tokens``."""
     hit = ending.hit
     assert hit is not None
     cells = past.replay(tokens - 1).cells
@@ -127,13 +111,8 @@ def visible_ending(
     """Return the end at an id whose own text is output, and its match.
 
     Its own text is not read for stops. Text before it may complete a stop: then the match is None.
-
-    Args:
-        past: what the stream remembers, without the id.
-        token_id: the id.
-        reason: the stop that it is.
-        index: how many tokens came before the id.
-        output: how many code points after the clean point were output.
+    ``past`` is without the id, ``index`` tokens came before it, and ``output`` code points after
+    the clean point were output.
     """
     whole = past._replace(since=[*past.since, token_id])
     alone, found = past.replay(index).cells, whole.replay(index)._replace(waits=index + 1)
@@ -177,10 +156,7 @@ def _match(
 
 
 def end_unfollowed(stream: TokenDecoder, reason: FinishReason, before: Chunk = NOTHING) -> Chunk:
-    """End ``stream`` where no token follows.
-
-    ``before`` is text that the last token has already released.
-    """
+    """End ``stream`` where no token follows; its last token gave ``before``."""
     tokens = stream.num_tokens
     ending = unfollowed(stream, Chunk("", reason), tokens - 1)
     if before is not NOTHING:
@@ -232,15 +208,10 @@ def _finish(
     is_out: bool = True,
     cells: list[Cell] | None = None,
 ) -> Chunk:
-    """End ``stream`` after ``tokens`` tokens.
+    """End ``stream`` after so many tokens, with the entries ``since`` a clean point.
 
-    Args:
-        stream: the stream.
-        ending: its end.
-        since: the entries since the clean point, up to the end.
-        tokens: how many tokens the stream has.
-        is_out: whether text of what was held was output.
-        cells: the code points since the clean point, for spans; None: those of ``since``.
+    ``is_out``: whether text of what was held was output. ``cells``: the code points for spans, if
+    they are not those of ``since``.
     """
     prefix, read = stream._offsets(tokens if is_out else 0)
     stream._clean, stream._since = stream._clean_point(), since

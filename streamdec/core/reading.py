@@ -45,10 +45,7 @@ class CleanPoint(NamedTuple):
 
 
 def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
-    """Return the clean point after a prompt, which led to ``row`` and ``state``.
-
-    What the prompt decided is in no stop; the rest of its unfinished character may be.
-    """
+    """Return the clean point after a prompt. What the prompt decided is in no stop."""
     shield = NEVER
     if row.waits:
         shield = -2 if replay(row.table, row.state, (), 0).held == -1 else -1
@@ -120,10 +117,7 @@ class Reading(NamedTuple):
         return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
 
     def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
-        """Return the code points from ``start`` to before ``end``.
-
-        The chunk has the finish of ``last``.
-        """
+        """Return the code points from ``start`` to ``end``, with the finish of ``last``."""
         return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
 
     @property
@@ -140,10 +134,7 @@ class Reading(NamedTuple):
         )
 
     def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
-        """Return a clean point after all of it.
-
-        What an earlier token still owes counts there as of the last one of ``tokens`` tokens.
-        """
+        """Return a clean point after all of it. What is owed counts as of the last token."""
         shield = tokens - 1 if self.found.waits <= self.shield else NEVER
         marker = tokens - 1 if self.found.waits == self.marker else NEVER
         return CleanPoint(row, state, counted, shield, marker)
@@ -164,12 +155,7 @@ def read_cells(
 ) -> Reading:
     """Return what the code points of ``found`` lead to.
 
-    Args:
-        past: what the stream remembers.
-        found: what the entries since its clean point gave.
-        events: the markers by id and the releases since then.
-        label_events: the same for sections.
-        ignore: whether complete stops are ordinary text.
+    ``events`` has the markers by id and the releases for stops, ``label_events`` for sections.
     """
     seen, shield, hit = _read_stops(past, found.cells, events, ignore=ignore)
     end = len(found.cells) if hit is None else max(hit.end - hit.hidden, 0)
@@ -212,11 +198,7 @@ def _after(
 
 
 class _Labelling:
-    """Finds the section of each code point.
-
-    A marker that is an id changes the section before the first code point that begins in its token
-    or a later one.
-    """
+    """Finds the section of each code point, also with markers that are ids."""
 
     def __init__(self, past: Past, events: Sequence[Event]) -> None:
         self._labeller = past.stops.labeller

@@ -29,10 +29,7 @@ Tails = tuple[str, ...]
 
 
 def held_length(pattern: str, text: str) -> int:
-    """Return the length of the longest end of ``text`` that begins ``pattern``.
-
-    It is shorter than ``pattern``.
-    """
+    """Return the length of the longest end of ``text`` that begins ``pattern``."""
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
         if text.endswith(pattern[:length]):
             return length
@@ -40,11 +37,7 @@ def held_length(pattern: str, text: str) -> int:
 
 
 class Replacers:
-    """Literal replacements, applied one after another.
-
-    Args:
-        rules: the replacements, in their order.
-    """
+    """Literal replacements, applied one after another."""
 
     __slots__ = ("_letters", "rules", "start")
 
@@ -70,10 +63,9 @@ class Replacers:
         return text
 
     def resynchronise(self, text: str) -> Tails | None:
-        """Return the tails after any text that ends in ``text``, or None.
+        """Return the tails after any text that ends in ``text``; None if uncertain.
 
-        They are certain only if a letter of ``text`` is in no pattern. Such a letter flushes every
-        tail, so the tails depend only on the text after it.
+        They are certain if a letter of ``text`` is in no pattern: it flushes every tail.
         """
         for position in range(len(text) - 1, -1, -1):
             if text[position] not in self._letters:

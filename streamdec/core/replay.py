@@ -114,13 +114,9 @@ def replay(
 ) -> Replay:
     """Return what the ids ``since`` a clean point gave.
 
-    Args:
-        table: of the stream.
-        state: of the table at the clean point.
-        since: the entries since then.
-        base: how many tokens came before the clean point.
-        decided_by: if it is given, the text ends after these ids. What the end decides counts as
-            decided by the token of this index.
+    ``state`` is that of the table there, and ``base`` tokens came before it. With ``decided_by``,
+    the text ends after these ids; what the end decides counts as decided by the token of this
+    index.
     """
     if isinstance(table, ByteTable):
         return _Replaying(table, state, base).run(since, decided_by)
@@ -128,13 +124,7 @@ def replay(
 
 
 class _Replaying:
-    """The way of some ids through a ByteTable.
-
-    Args:
-        table: the table.
-        state: at the clean point.
-        base: how many tokens came before it.
-    """
+    """The way of some ids through a ByteTable."""
 
     def __init__(self, table: ByteTable, state: State, base: int) -> None:
         self._table, self._rule = table, table.rule

@@ -62,8 +62,8 @@ def dump(decoder: TokenDecoder) -> dict[str, Any]:
 def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
     """Return a moment at which nothing is jailed, as JSON; None for the usual one.
 
-    It has the state of the table, the sections of ``ignore_stops_between`` and of ``sections``, and
-    the letters before that matter to later stops.
+    It has the state of the table, both sections, and the letters before that matter to later
+    stops.
     """
     context = decoder._stops.matcher.context(state.seen)
     place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]

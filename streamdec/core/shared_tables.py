@@ -55,11 +55,7 @@ class _Compiled:
         return ByteTable(rule, options, replacers_of(decoder.rules.replaces, options))
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
-        """Whether the rules agree with ``decode``.
-
-        They are compared once for each value of ``skip_special_tokens``. The first difference gives
-        a warning, and ends the comparisons.
-        """
+        """Whether the rules agree with ``decode``. The first difference gives a warning."""
         if skip not in self._verified:
             with suppressed:
                 table = self.new_table(decoder, Options(skip, "exact"))
@@ -114,11 +110,7 @@ def _compiled_for(decoder: TableDecoder) -> _Compiled:
 
 
 def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
-    """Return the table of ``decoder`` and ``options``.
-
-    On the bytes route it is shared, on the windowed route it is a new one. Raises ValueError or
-    TypeError for bad options, and for those that the windowed route cannot honour.
-    """
+    """Return the table of ``decoder`` and ``options``, or raise for bad ones."""
     compiled = _compiled.get(id(decoder))
     is_checked = type(options[0]) is type(options[3]) is bool  # 1 and True are equal keys
     if is_checked and compiled is not None and (known := compiled.tables.get(options)) is not None:
@@ -179,9 +171,9 @@ _lock = Lock()
 def tokenizer_for(given: Any) -> Any:
     """Return the tokenizer with which streams of ``given`` decode.
 
-    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for an object with one as its
-    ``backend_tokenizer``, such as a fast tokenizer of transformers: the same one each time, until
-    tokens are added. Any other object is returned as it is.
+    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for a fast tokenizer of
+    transformers: the same one each time, until tokens are added. Other objects are returned as
+    they are.
     """
     if id(given) in _compiled:
         return given
@@ -208,9 +200,8 @@ def tokenizer_for(given: Any) -> Any:
 def _home(tokenizer: Any) -> tuple[dict[Any, _Wrapped], Any]:
     """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
 
-    The wrapper refers to the tokenizer, so a global dict would keep both. The dict is the
-    tokenizer's own ``__dict__``: the garbage collector can free both. It does not track tokenizers
-    of version 0.22, so the last wrappers of these are in a global dict.
+    The wrapper refers to the tokenizer. So the dict is the tokenizer's own ``__dict__``: the
+    garbage collector can free both. It does not track tokenizers of version 0.22.
     """
     if gc.is_tracked(tokenizer):
         return tokenizer.__dict__, _WRAPPER
@@ -236,10 +227,7 @@ _alike: dict[int, bool] = {}
 
 
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
-    """Return whether ``given`` decodes as its backend does.
-
-    Its class may have another ``decode``. They are compared once, with the sample of the wrapper.
-    """
+    """Return whether ``given``, by its own ``decode``, decodes as its backend does."""
     known = _alike.get(id(given))
     if known is None:
         known = _compared(given, wrapper)

@@ -33,13 +33,7 @@ Effect = tuple[tuple[int, bool], ...]
 
 
 def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
-    """Return ``since`` with loops of tokens without bytes replaced by their number.
-
-    Args:
-        stops: of the stream.
-        row: of the table's state at the clean point.
-        since: the entries.
-    """
+    """Return ``since`` with loops of tokens without bytes replaced by their number."""
     effect = nothing = _no_effect(stops)
     kept: list[int | None] = []
     rows = [row]
@@ -103,10 +97,7 @@ def _after(stops: StopSet, effect: Effect, token_id: int) -> Effect:
 
 
 def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
-    """Return the entries of the first ``size`` tokens, and those after them.
-
-    A release between the two is among the first.
-    """
+    """Return the entries of the first ``size`` tokens, and those after them."""
     before: list[int | None] = []
     after: list[int | None] = []
     for entry in since:
@@ -144,12 +135,8 @@ def is_released(since: Since) -> bool:
 def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
     """Return ``past`` with a later clean point, if there is one, and fewer entries.
 
-    Tokens without bytes that led back to an earlier state are only counted in it.
-
-    Args:
-        past: what the stream remembers.
-        state: of the stops, after it.
-        has_spans: whether the spans of tokens before the clean point must be final.
+    ``state`` is that of the stops after it. With spans, those of tokens before the point must be
+    final.
     """
     found = past
     if not past.stops.has_sections:
@@ -197,8 +184,7 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
 def _moved_by_reading(past: Past) -> Past:
     """Move the clean point where tokens matter: of held bytes, releases, markers.
 
-    A marker may lie across the new clean point. So what follows is read again from there. If that
-    leads elsewhere, the token before it is tried.
+    What follows is read again from there. If that leads elsewhere, the token before it is tried.
     """
     stops, reading = past.stops, past.read()
     reach = max(stops.matcher.reach(reading.seen), reading.kept)

@@ -51,10 +51,7 @@ _fingerprints: dict[int, str] = {}
 
 
 def fingerprint(tokenizer: Decoder) -> str:
-    """Return a string that is equal for tokenizers that decode alike.
-
-    The tokenizer's own fingerprint; else 16 hexadecimal digits from a sample.
-    """
+    """Return the tokenizer's fingerprint, or 16 digits from a sample of its texts."""
     own = getattr(tokenizer, "fingerprint", None)
     if isinstance(own, str):
         return own
@@ -135,8 +132,7 @@ class Fields:
 def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields]:
     """Return the table for the options of ``snapshot``, and the machine's own fields.
 
-    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    route. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    Raises SnapshotError if the snapshot is of another class, tokenizer or route.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
@@ -154,10 +150,7 @@ def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields
 
 
 def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` but its format, machine and checksum.
-
-    Raises SnapshotError if it has another format, is of another class, or is damaged.
-    """
+    """Return the fields of ``snapshot`` without its head, which is checked."""
     check_mapping(snapshot)
     fields = dict(snapshot)
     version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
@@ -192,10 +185,7 @@ def other_class(kind: object) -> SnapshotError:
 
 
 def _are_alike(one: object, other: str) -> bool:
-    """Whether two fingerprints are equal.
-
-    One may be only the first 16 digits of the other.
-    """
+    """Whether two fingerprints are equal; one may be the other's first 16 digits."""
     if not isinstance(one, str):
         return False
     short, long = sorted((one, other), key=len)
@@ -242,10 +232,7 @@ def reading(fields: Fields) -> Iterator[None]:
 
 
 def numbers(data: Any, least: int, most: int, size: int | None = None) -> list[int]:
-    """Return ``data``, a list of ``size`` integers from ``least`` to ``most``.
-
-    None: of any size. Raises ValueError for anything else.
-    """
+    """Return ``data``, a list of such integers; ValueError if it is not."""
     if not isinstance(data, list) or not all(type(n) is int and least <= n <= most for n in data):
         raise ValueError(f"expected numbers from {least} to {most}, got {shown(data)}")
     if size is not None and len(data) != size:

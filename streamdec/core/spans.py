@@ -32,13 +32,9 @@ from streamdec.core.replay import Cell, Replay
 def spans_of(
     cells: Sequence[Cell], tokens: range, count: int, cut: int | None = None
 ) -> list[TokenSpan]:
-    """Return the span of each of ``tokens``.
+    """Return the span of each of ``tokens``, with ``cells`` since a clean point.
 
-    Args:
-        cells: the code points since a clean point.
-        tokens: the indices of tokens since then.
-        count: of the text before the clean point.
-        cut: how many code points the output has; spans are cut there. None: all.
+    ``count`` is of the text before the clean point. Spans are cut after ``cut`` code points.
     """
     code_points, num_bytes = sizes_in(count)
     sizes = [*accumulate((len(cell.text.encode()) for cell in cells), initial=num_bytes)]
@@ -63,11 +59,8 @@ def spans_of(
 def final_spans(found: Replay, tokens: range, count: int, output: int) -> list[TokenSpan]:
     """Return the spans of the first of ``tokens`` that can no longer change.
 
-    Args:
-        found: what all tokens since a clean point gave.
-        tokens: their indices.
-        count: of the text before the clean point.
-        output: how many code points were output.
+    ``found`` is what all tokens since a clean point gave, ``count`` is of the text before it, and
+    ``output`` code points were output.
     """
 
     def is_final(span: TokenSpan) -> bool:

@@ -143,10 +143,7 @@ Out = TypeVar("Out", bound=Chunk | str)
 
 
 def step_all(step: Callable[[Any], Out], token_ids: Iterable[SupportsIndex]) -> list[Out]:
-    """Step ``token_ids`` up to the end of the stream; return what each step gave.
-
-    Raises what ``step`` raises; ``note_taken`` notes on the error what came before it.
-    """
+    """Step ``token_ids`` up to the end of the stream; return what each step gave."""
     taken: list[Out] = []
     try:
         for token_id in as_sequence(token_ids):

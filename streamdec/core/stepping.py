@@ -20,10 +20,7 @@ DECODERS = DecodeStream, StopSequenceDecoder, Sequence, TextStopDecoder
 
 
 def methods_of(decoder: Any) -> tuple[Step, Feed]:
-    """Return two functions that return a chunk.
-
-    The first takes one id (or piece of text), the second several ids.
-    """
+    """Return two functions that return a chunk: of one id (or text), and of several."""
     if isinstance(decoder, TokenDecoder):
         return decoder._step, decoder._feed
     step = _of_chunks(decoder, decoder.step)

@@ -91,8 +91,7 @@ named tuple takes twice as long.)"""
 class StopState(dict[str, "Effect | None"]):
     """What was seen of stops and markers, and what each text does to it.
 
-    As a dict it maps each text that was met to its effect, None if nothing changes. The effect of a
-    new text is computed on first use. All other attributes are immutable.
+    As a dict it maps each text that was met to its effect, None if nothing changes.
     """
 
     __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "letters", "section", "seen")
@@ -131,13 +130,9 @@ class NamedStop(NamedTuple):
 
 
 class StopSet:
-    """Stop conditions and sections for one table.
+    """Stop conditions and sections for one table; None for streams of text.
 
-    Args:
-        table: the table of the streams; None for streams of text, whose conditions name no ids.
-        conditions: when they end.
-        definition: the sections of their text.
-        skipped: stops and markers that are the text of skipped special tokens, with those ids.
+    ``skipped`` has stops and markers that are the text of skipped special tokens, with those ids.
     """
 
     def __init__(
@@ -232,12 +227,10 @@ class StopSet:
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None
     ) -> StopState:
-        """Return the state in which a stream begins.
+        """Return the state in which a stream begins after ``prompt``.
 
-        Args:
-            tokenizer: of the stream.
-            prompt: its ids.
-            starts_inside: whether it begins inside the first section of the definition.
+        ``starts_inside``: whether it begins inside the first section of the definition; None: the
+        prompt decides.
         """
         gate, labels = self.conditions.ignore_stops_between, self.definition.pairs
         inside = self.conditions.starts_inside
@@ -301,11 +294,8 @@ class StopSet:
     ) -> Effect:
         """Return what ``text`` does in ``state``, without looking it up.
 
-        Args:
-            state: the state.
-            text: the text.
-            ignore: whether complete stops are ordinary text.
-            release: whether all text is output and forgotten; stops and markers begin after it.
+        With ``ignore``, complete stops are ordinary text. With ``release``, all text is output and
+        forgotten; stops and markers begin after it.
         """
         matcher, place = self.matcher, 0
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
@@ -356,10 +346,7 @@ class StopSet:
         return NamedStop(None, hidden=True) if is_eos and found is None else found
 
     def turned(self, state: StopState, token_id: int) -> StopState:
-        """Return the state after ``token_id``, which may be a marker and has no text.
-
-        ``state`` must have no jailed text.
-        """
+        """Return the state after ``token_id``, a marker or not, with nothing jailed."""
         seen = self.matcher.by_id(state.seen, token_id) or state.seen
         section = None
         if self.labeller is not None:
@@ -374,10 +361,7 @@ def _forget_ids(table: weakref.ref[Table], ids: frozenset[int]) -> None:
 
 
 def _named_stops(conditions: StopConditions, skipped: SkippedIds) -> Mapping[int, NamedStop]:
-    """Return the stop for each id that is a stop.
-
-    If an id has several, a hidden stop comes before a visible one, and a string before an id.
-    """
+    """Return the stop of each id: hidden before visible, a string before an id."""
     visible = dict.fromkeys(conditions.visible_stop_token_ids, False)
     ids = visible | dict.fromkeys(conditions.stop_token_ids, True)
     named = {token_id: NamedStop(token_id, hidden) for token_id, hidden in ids.items()}

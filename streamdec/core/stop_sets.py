@@ -40,10 +40,7 @@ class StopSetStatistics(NamedTuple):
 
 
 class StopSets:
-    """The stop sets of one table, one for equal conditions.
-
-    The least recently used ones are dropped first.
-    """
+    """The stop sets of one table; the least recently used are dropped first."""
 
     __slots__ = ("__weakref__", "_last", "_lock", "_sets", "_size")
 
@@ -58,10 +55,7 @@ class StopSets:
     def get(
         self, conditions: StopConditions, definition: Definition, make: Callable[[], StopSet]
     ) -> StopSet:
-        """Return the stop set of ``conditions`` and ``definition``.
-
-        If it is not kept, ``make`` makes it.
-        """
+        """Return the stop set of these; ``make`` makes it if it is not kept."""
         key = _values_of(conditions), definition
         found = self._sets.get(key)
         if found is None:
@@ -83,11 +77,7 @@ class StopSets:
                 self._weigh(stops)
 
     def _weigh(self, stops: StopSet) -> None:
-        """Note the size of ``stops``, and drop stop sets if necessary.
-
-        If there are too many, or all of them are too large, the least recently used ones are
-        dropped.
-        """
+        """Note the size of ``stops``, and drop stop sets if all are too large."""
         global _dropped
         size = stops.size
         self._size += size - stops.noted_size
@@ -118,10 +108,7 @@ def stop_set_for(
     conditions: StopConditions,
     definition: Definition = NO_DEFINITION,
 ) -> StopSet:
-    """Return the stop set of ``conditions`` and of sections for ``table``.
-
-    All streams of the table with equal ones share it.
-    """
+    """Return the stop set that streams of ``table`` with these share."""
 
     def make() -> StopSet:
         named = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
@@ -145,21 +132,14 @@ _of_text = StopSets()
 
 
 def text_stop_set_for(conditions: StopConditions) -> StopSet:
-    """Return the stop set of ``conditions`` for streams of text.
-
-    All streams of text with equal conditions share it. ``conditions`` must name no ids.
-    """
+    """Return the stop set of ``conditions``, which name no ids, for streams of text."""
     return _of_text.get(
         conditions, NO_DEFINITION, lambda: StopSet(None, conditions, NO_DEFINITION, {})
     )
 
 
 def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the ids of those ``texts`` that are the text of skipped special tokens.
-
-    A skipped token has no text, so a matcher would find such a text only if ordinary tokens spell
-    it. The result is empty if the tokenizer does not have the methods to find them.
-    """
+    """Return the ids of those ``texts`` that are the text of skipped special tokens."""
     find, token_to_id, is_skipped = (
         getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
     )
@@ -173,11 +153,7 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
 
 
 def _warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
-    """Warn about markers that cannot be found.
-
-    A part of them is a skipped special token. A marker that is only such a token is found by its
-    id, so it is among ``skipped``.
-    """
+    """Warn about markers with a part that is a skipped special token."""
     markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
     special_tokens, token_to_id, is_skipped = (
         getattr(tokenizer, each, None) for each in ("special_tokens", "token_to_id", "is_skipped")

@@ -68,14 +68,10 @@ class Hit(NamedTuple):
 
 
 class StopStrings:
-    """Finds the first of some stop strings.
+    """Finds the first of some stop strings, hidden or visible.
 
     What it remembers of a text is its *tail*, here a string; how the text was cut makes no
     difference to it.
-
-    Args:
-        hidden: stops whose text is withheld.
-        visible: stops whose text is output.
     """
 
     start: Any = ""
@@ -115,26 +111,20 @@ class StopStrings:
         return max(self._lengths, default=0)
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
-        """Return letters, such that text without any of them leaves ``tail`` as it is.
+        """Return letters without which a text leaves ``tail``; None: any may change it.
 
-        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
+        Text is stepped if ``is_open``, and skipped if not.
         """
         if tail:
             return None
         return self.firsts if is_open else frozenset()
 
     def is_cacheable(self, tail: str) -> bool:
-        """Whether steps from ``tail`` are likely to come again, and worth storing.
-
-        A tail is a prefix of a stop, so there are few.
-        """
+        """Whether steps from ``tail`` are likely to come again. There are few tails."""
         return True
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
-        """Return the tail after ``text``, or the first stop in it.
-
-        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
-        """
+        """Return the tail after ``text``, or the first stop in it unless ``ignore``."""
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
@@ -179,17 +169,11 @@ class StopStrings:
         return tail
 
     def context(self, tail: str) -> tuple[str, ...]:
-        """Return the letters before ``text(tail)`` that matter to later stops.
-
-        An empty string among them stands for a place where ``^`` holds.
-        """
+        """Return the letters before the tail's text that later stops see; "" for ``^``."""
         return ()
 
     def tail_after(self, context: tuple[str, ...]) -> str:
-        """Return the tail after ``context``, of which nothing can be part of a stop.
-
-        Raises ValueError for a context that no text leads to.
-        """
+        """Return the tail after ``context``; ValueError if no text leads to it."""
         if context:
             raise ValueError("only patterns have a context")
         return ""

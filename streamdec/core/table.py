@@ -82,8 +82,7 @@ Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
 class Row(dict[int, Transition]):
     """The transitions of one state, by token id; computed on first use.
 
-    The look-up never raises for an id, known or not; only the windowed route raises RewriteError
-    and what the tokenizer's ``decode`` raises.
+    The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
 
     __slots__ = ("holds", "is_fresh", "is_kept", "state", "table", "waits")
@@ -126,9 +125,7 @@ ENDED: Final = _EndedRow()
 class Table(ABC):
     """The transitions of one tokenizer under one set of options.
 
-    Args:
-        options: the options of decoding.
-        idle: the idle state; None on the windowed route, where no state comes twice.
+    ``idle`` is the idle state; None on the windowed route, where no state comes twice.
     """
 
     route: ClassVar[Route]
@@ -242,8 +239,8 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises UnknownTokenError for an unknown id, if that is known. On the windowed route, raises
-        RewriteError and what ``decode`` raises.
+        Raises UnknownTokenError; on the windowed route also RewriteError and what ``decode``
+        raises.
         """
 
     @abstractmethod
@@ -296,7 +293,4 @@ class Table(ABC):
 
     @abstractmethod
     def load(self, data: Any) -> State:
-        """Return the state that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no state of this table has that form.
-        """
+        """Return the state of ``dump``'s ``data``; ValueError and others if malformed."""

@@ -18,10 +18,7 @@ logger = logging.getLogger("streamdec")
 
 
 class UnknownTokenError(KeyError):
-    """A table has no entry for an id, because the tokenizer does not have it.
-
-    A KeyError of a tokenizer's own code is another one, and is not caught.
-    """
+    """The tokenizer does not have an id. A KeyError of its own code is not caught."""
 
 
 MAX_TOKEN_ID = 2**32 - 1
@@ -34,15 +31,10 @@ AT_INDEX = "the id at index"
 def check_token_id(
     token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
 ) -> int:
-    """Return ``token_id`` as an int.
+    """Return ``token_id`` as an int, or raise TokenIdError.
 
-    NumPy integers and similar objects are accepted, a ``bool`` is not. Raises TokenIdError for an
-    object that is not an integer, or for one that is out of range.
-
-    Args:
-        token_id: the id.
-        index: its place among the generated tokens, for the error.
-        what: what the error calls it.
+    NumPy integers and similar objects are accepted, a ``bool`` is not. The error has ``index``,
+    the place among the generated tokens, and calls the id ``what``.
     """
     if is_bool(token_id):
         raise _error(what, index, token_id, "is a bool")
@@ -97,10 +89,10 @@ def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsInd
 def as_sequence(
     token_ids: Iterable[SupportsIndex], told: str = "token ids must be a list or an array"
 ) -> Sequence[SupportsIndex]:
-    """Return ``token_ids`` as a sequence.
+    """Return ``token_ids`` as a sequence; lists, tuples and arrays are not copied.
 
-    Lists and tuples are not copied, nor are arrays and tensors of one dimension. Raises TypeError
-    for text, bytes, and collections without an order. Its message begins with ``told``.
+    Raises TypeError, which begins with ``told``, for text, bytes, and collections without an
+    order.
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids

@@ -65,10 +65,7 @@ class TokenWindow:
         """The full decode of some ids."""
 
     def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
-        """Return the memory after a prompt, whose text is never output.
-
-        Looks back until there is text.
-        """
+        """Return the memory after a prompt. Looks back until there is text."""
         size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
         for end in range(len(prompt_token_ids), 0, -HALF):
             if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
@@ -96,10 +93,7 @@ class TokenWindow:
         return self.decode(ids) if ids else ""
 
     def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
-        """Return the new text, and the memory after ``token_id``.
-
-        Raises RewriteError when the decode of the window no longer begins with what was given.
-        """
+        """Return the new text and the memory; RewriteError if given text changed."""
         context, pending, given = memory
         pending = (*pending, token_id)
         text = self.decode(context + pending)
@@ -174,10 +168,7 @@ class TokenWindow:
     def _cut(
         self, ids: tuple[int, ...], text: str, given: str, *, least: int
     ) -> tuple[tuple[int, ...], str] | None:
-        """Return fewer ids, which still have all withheld text and ``least`` letters.
-
-        Also return the part of their text that was output. None if all ids are needed.
-        """
+        """Return fewer ids that have all withheld text, and their part that is out."""
         if not text.startswith(given):
             raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
@@ -194,10 +185,7 @@ class TokenWindow:
         return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
 
     def load(self, data: Any) -> WindowMemory:
-        """Return the memory that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no memory has that form.
-        """
+        """Return the memory of ``dump``'s ``data``; ValueError and others if malformed."""
         if len(data) != 3:
             raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
         memory = WindowMemory(tuple(data["context"]), tuple(data["pending"]), data["given"])

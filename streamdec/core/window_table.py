@@ -17,10 +17,7 @@ from streamdec.protocols import Decoder
 
 
 class WindowState(NamedTuple):
-    """The state of a windowed stream.
-
-    No two states are alike, so no state is idle and none is kept.
-    """
+    """The state of a windowed stream. No two are alike, so none is kept."""
 
     memory: WindowMemory
     tails: tuple[str, ...]
@@ -31,10 +28,6 @@ class WindowState(NamedTuple):
 
 class WindowTable(Table):
     """A table over a TokenWindow. Nothing is stored: each step decodes.
-
-    Args:
-        decoder: what decodes.
-        options: the options of decoding.
 
     Raises ValueError for options that this route cannot honour.
     """

@@ -64,13 +64,10 @@ class PatternTail(NamedTuple):
 
 
 class PatternStops:
-    """Finds the first of some stop strings and patterns; its tail is a PatternTail.
+    """Finds stop strings and patterns, with the methods of StopStrings.
 
-    It has the methods of StopStrings.
-
-    If several stops are complete at one code point, the longest wins. Among equally long ones a
-    hidden stop wins, then a string, then the first pattern. If ``visible``, the text of patterns is
-    output.
+    Its tail is a PatternTail. If several stops are complete at one code point, the longest wins,
+    then a hidden one, then a string, then the first pattern.
     """
 
     def __init__(
@@ -247,9 +244,6 @@ def matcher_of(
     *,
     shown: bool = False,
 ) -> StopMatcher:
-    """Return a matcher of stop strings and of patterns.
-
-    The patterns are hidden unless ``shown``.
-    """
+    """Return a matcher of stop strings and of patterns, hidden unless ``shown``."""
     strings = StopStrings(hidden, visible)
     return PatternStops(strings, patterns, shown) if patterns else strings

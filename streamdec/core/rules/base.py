@@ -77,11 +77,7 @@ class Elements(dict[int, Element]):
 
 
 class TokenRule(ABC):
-    """What each token contributes, given the state that the tokens before it left.
-
-    Args:
-        prepare: turns a piece into its element.
-    """
+    """What each token contributes, given the state that the tokens before it left."""
 
     elements: dict[int, Element]
     """The element of each token id, None for a skipped one; ``compile_rule`` sets it."""
@@ -136,10 +132,7 @@ class TokenRule(ABC):
     # --- what may be asked of an element
 
     def own(self, element: Element, data: bytes) -> int:
-        """Return how many of the last bytes of ``advance`` are the token's own.
-
-        Those before are of the tokens that waited, in equal parts.
-        """
+        """Return how many of the last bytes of ``advance`` are not of waiting tokens."""
         return len(data)
 
     @abstractmethod
@@ -155,10 +148,9 @@ class TokenRule(ABC):
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """Return the state after ``token_ids`` and the unfinished character they end in.
+        """Return the state after a prompt and the unfinished character that it ends in.
 
-        Looks back only to the last token that settles the state. Unknown ids count as U+FFFD if
-        ``show_unknown``, else as nothing.
+        Looks back only to the last token that settles the state.
         """
         elements: list[Element] = []
         for element in self.contributions(reversed(token_ids), show_unknown):
@@ -208,8 +200,7 @@ def expect(condition: bool, expected: str, data: object) -> None:
 def byte_alphabet() -> dict[int, int]:
     """Return the bytes by code point of the alphabet of byte-level BPE.
 
-    From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``): printable Latin-1 stands for
-    itself, the other 68 bytes for U+0100 onwards, in order.
+    From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

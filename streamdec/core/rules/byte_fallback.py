@@ -60,10 +60,7 @@ BROKEN = "broken"
 
 
 class ExactRuns(TokenRule):
-    """Byte fallback, a run withheld until it closes. State: the open run.
-
-    Once a run is broken, each of its bytes gives one U+FFFD.
-    """
+    """A run is withheld until it closes; each byte of a broken one gives one U+FFFD."""
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
         if not isinstance(element, int):
@@ -170,8 +167,7 @@ class EagerRuns(TokenRule):
 class RunsThenSpaces(TokenRule):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
-    State: what came, and the state of ``runs``. What came: nothing, a first run of bytes that is
-    still open (all of it counts as the first element), or more.
+    State: what came (nothing, a first run that is still open, or more), and the state of ``runs``.
     """
 
     NOTHING, FIRST_RUN, MORE = range(3)
