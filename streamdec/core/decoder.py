@@ -1,14 +1,11 @@
 """The decoder under DecodeStream and StopSequenceDecoder.
 
 A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
-jailed), one count, and the ids *since* its last clean point. It keeps nothing else about the past:
-:mod:`streamdec.core.replay` finds it when it is asked for.
+jailed), one count, and the ids *since* its last clean point. While it is clean, ``_since`` is
+empty, and the clean point is the stream itself. The first token that leaves something behind sets
+it to the stream before that token. :mod:`streamdec.core.since` moves it up.
 
-**The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
-itself. The first token that leaves something behind sets it to the stream before that token.
-:mod:`streamdec.core.since` moves it up.
-
-**Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
+Offsets are noted by all but plain tokens. If the last token was plain, all text is out, and the
 last text began with that token.
 
 What is ugly and stays: :mod:`streamdec.core.step`, :mod:`~streamdec.core.examining` and

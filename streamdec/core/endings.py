@@ -1,9 +1,8 @@
 """How a stream ends, and where the stop is in its text.
 
 A stream ends in one of three ways: a stop is complete in its text, an id is a stop by itself, or
-nothing follows. In the last two, what is held becomes text first, which may complete a stop. An end
-does not look back: it keeps the ids since the clean point, and the place of the match is found from
-them (:mod:`streamdec.core.replay`) when it is asked for.
+nothing follows. In the last two, what is held becomes text first, which may complete a stop. The
+place of the match is found by replay when it is asked for.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> tuple[Chunk, Sto
 
 
 def _check_end(step: Step) -> None:
-    """Raise what the end after the last token would raise, before anything has changed."""
+    """Raise what the end after the last token would raise, before it is taken."""
     if step.count >= 0:
         step.row.table.flush(step.row.state)
 

@@ -1,10 +1,8 @@
 """Literal replacements in a text that comes in pieces.
 
 :class:`Replacers` replaces each pattern as ``str.replace`` does, leftmost first, and withholds the
-longest tail that may still begin it. Several patterns are a cascade: each reads the text that the
-one before returns, as the full decode applies them one after another to the finished text. (One
-matcher for all patterns at once would be simpler and wrong: a replacement can make room for the
-next pattern.)
+longest tail that may still begin it. Several patterns are a cascade, as in the full decode: each
+reads the text that the one before returns, because a replacement can make room for the next.
 """
 
 from __future__ import annotations

@@ -2,18 +2,12 @@ r"""Replay: which token gave each code point, found when it is asked for.
 
 **Theory.** A stream is *clean* when nothing is held, and no later stop or marker can begin in the
 text so far. All that a stream knows is a function of its options, its last *clean point*, and the
-ids *since*. So a stream records no history. It keeps the state of the table at the clean point, the
-number of tokens before it, and the ids since, of which there are mostly none. To find out which
-token gave what, :func:`replay` sends these ids through the token rule and UTF-8 once more, and
-notes the tokens of each byte. Everything about the past is read off its result: the place of a
-stop, spans, the ids of a chunk, the section of a code point.
+ids *since*. So a stream records no history. To find out which token gave what, :func:`replay` sends
+the ids since the clean point through the token rule and UTF-8 once more, and notes the tokens of
+each byte. The place of a stop, spans, the ids of a chunk, sections are read off its result.
 
-``since`` has three kinds of entries:
-
-* an id, 0 or greater;
-* a negative number ``-n``: ``n`` tokens without bytes, after which the state was the same as
-  before. So a million skipped ids inside a character are one entry.
-* RELEASE: here a release was asked for.
+An entry of ``since`` is an id; or a negative number ``-n``, for ``n`` tokens without bytes after
+which the state was as before; or RELEASE, where a release was asked for.
 
 **What is whose.** A byte that a rule outputs late belongs to a token that *waits* (an open run of
 byte tokens, the space that a BPE suffix owes); the waiting tokens share such bytes in equal parts.

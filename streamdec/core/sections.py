@@ -1,17 +1,14 @@
-r"""Sections of a text, and the one matcher of stops and markers.
+"""Sections of a text, and the one matcher of stops and markers.
 
 **Theory.** Markers enclose sections: ``<think>`` opens one and ``</think>`` closes it. State
 ``OUTSIDE`` (0) is outside of all sections, where the opening marker of any section is searched. In
 state *n* the stream is inside section *n*, where only its closing marker is searched. A marker is
-an id or a text. The text may be the name of skipped special tokens, which have no text in a stream;
-then their ids are markers too.
+an id or a text. If the text is that of skipped special tokens, which have no text in a stream,
+their ids are markers too.
 
-:class:`Matcher` reads text for both. What it finds is one of three outcomes: a stop (Hit), or a
-section that opens or closes (Turn). It is used twice:
-
-* with the stops of a stream, and ``ignore_stops_between`` as the sections: inside of them the stops
-  are off (*gated*);
-* with ``sections``, and no stops: it names the section of each piece of text.
+:class:`Matcher` finds one of three outcomes in a text: a stop (Hit), or a section that opens or
+closes (Turn). It is used with the stops of a stream and ``ignore_stops_between``, inside of which
+the stops are off (*gated*); and with ``sections`` and no stops, for the section of each text.
 
 What it remembers is a :class:`Seen`: the tail of the stops, the section, and the *marker tail*, the
 suffix of the text that may become the next marker.
@@ -30,8 +27,6 @@ suffix of the text that may become the next marker.
 (Seen(tail='', section=2, marker=''), Turn(section=2, end=1, size=3))
 >>> matcher.read(seen, "x")                         # inside of it stops are off
 (Seen(tail='', section=2, marker=''), None)
->>> matcher.by_id(seen, 7), matcher.by_id(seen._replace(section=1), 7)
-(None, Seen(tail='', section=0, marker=''))
 """
 
 from __future__ import annotations

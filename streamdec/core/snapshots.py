@@ -1,12 +1,9 @@
 """Snapshots: a stream as JSON, and back.
 
-A snapshot has the options, the state at the last clean point, and the ids since. Restoring begins
-at the clean point and steps the ids. Fields with their initial value are left out, so an ordinary
-snapshot has 100 to 150 bytes.
-
-A snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
-where. The checksum finds damage. It is no protection against forgery: a forged snapshot that passes
-the checks is one that some stream could have, and continues as that stream would.
+Fields with their initial value are left out, so an ordinary snapshot has 100 to 150 bytes. A
+snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
+where. The checksum finds damage. It is no protection against forgery: a forged snapshot that
+passes the checks is one that some stream could have, and continues as that stream would.
 """
 
 from __future__ import annotations

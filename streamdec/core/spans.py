@@ -1,22 +1,9 @@
-r"""Where each token is in the text: spans.
+"""Where each token is in the text: spans.
 
 A token covers every code point that it gave a byte to, so the spans of tokens that share a
 character overlap. A token that gave nothing has an empty span before the character that it
-interrupts. A span is a function of the ids since a clean point, so it does not depend on when it is
-taken.
-
->>> from streamdec import MockTokenizer
->>> from streamdec.core.decode_stream import DecodeStream
->>> tokens = [b"caf\xc3", b"<s>", b"\xa9!"]
->>> stream = DecodeStream(MockTokenizer.from_tokens(tokens, special_ids=[1]), spans=True)
->>> stream.step_batch([0, 1])                            # no span is final: "é" is unfinished
-['caf', '']
->>> stream.take_spans()
-[]
->>> stream.step(2)
-'é!'
->>> [(span.start, span.end) for span in stream.take_spans()]
-[(0, 4), (3, 3), (3, 5)]
+interrupts. A span is a function of the ids since a clean point, so it does not depend on when it
+is taken.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
 r"""Stop sets: the states of stop conditions, and what each text does in a state.
 
-**Theory.** A stream with stops walks two automata side by side. The table
-(:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
-output. Its states are :class:`StopState` objects: what the matcher of stops has seen
-(:class:`~streamdec.core.sections.Seen`), the text that is *jailed* because it may become a stop or
-a marker, and the section in which the jailed text begins. Mostly the state is the first one, in
-which no part of a stop or marker was seen. Its ``alert`` is the mask of the letters with which a
-stop or marker may begin. A token whose text has none of these letters is not looked at. In other
-states, and inside a section, each letter matters.
+**Theory.** The table (:mod:`streamdec.core.table`) turns ids into text; this module turns text into
+text that may be output. Its states are :class:`StopState` objects: what the matcher of stops has
+seen, the text that is *jailed* because it may become a stop or a marker, and the section in which
+the jailed text begins. Mostly the state is the first one, in which no part of a stop or marker was
+seen. Its ``alert`` is the mask of the letters with which one may begin: a token whose text has none
+of them is not looked at. In other states, and inside a section, each letter matters.
 
 A state is a dict from a text to its :data:`Effect`, or to None if nothing changes. It is filled on
 first use, so the text of a stop is matched once.
-
-A set of four strings takes some kilobytes and is made in microseconds: nothing in it has the size
-of a vocabulary.
 
 **A worked example.** The stop ``"\nUser:"``, and the texts ``"Hi"``, ``"\nUs"``, ``"e!"``:
 
@@ -29,8 +24,6 @@ of a vocabulary.
 >>> chunk, after, hit = stops.first["\nUs"]
 >>> chunk.text, after.jailed                        # jailed, and any letter matters now
 ('', '\nUs')
->>> mask_of("Hi") & after.alert > 0
-True
 >>> after["e!"][0].text                             # no stop: the jailed text is output
 '\nUse!'
 >>> chunk, _, hit = after["er: and"]                # the stop, three letters into this text

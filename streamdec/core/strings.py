@@ -3,9 +3,9 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 **Theory.** The automaton of Aho and Corasick (1975) finds many strings at once; its state is the
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
-:mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. The constructor makes a set of the stops and one of their first letters. When the
-first such letter comes, a set of all prefixes is made, or of many stops a sorted list.
+:mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
+first letter comes with which a stop begins, a set of all prefixes is made, or of many stops a
+sorted list.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -17,15 +17,13 @@ What must be withheld (*jailed*) is the longest suffix of the tail that is a pro
 >>> tail, hit = stops.step("", "Hi\nUs")
 >>> tail, stops.jailed(tail), hit               # the whole tail may become the hidden stop
 ('\nUs', '\nUs', None)
->>> tail, hit = stops.step(tail, "e!")          # neither of them
->>> tail, hit
+>>> stops.step(tail, "e!")                      # neither of them
 ('', None)
->>> stops.step("\nUs", "er:")[1]                # the visible one is complete first, at "r"
+>>> stops.step(tail, "er:")[1]                  # the visible one is complete first, at "r"
 Hit(stop='User', visible=True, end=2, text='User')
 
-Which stop wins: the one that is complete first, code point by code point. If several are complete
-at the same code point, the longest wins. Of equally long ones, a hidden one wins over a visible
-one, and then a string over a pattern.
+The stop wins that is complete first, code point by code point. Of several, the longest wins; of
+equally long ones, a hidden one wins over a visible one, and then a string over a pattern.
 """
 
 from __future__ import annotations

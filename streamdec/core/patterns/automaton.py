@@ -11,8 +11,7 @@ longer become a match of the allowed length is dropped, so these integers are bo
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
 ``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own graph, in
 which a path begins at every letter; it holds where one of these paths is complete. Its nodes come
-before those that ask for it, and nodes are visited in order. In front of ``\b`` a path waits for
-the next letter.
+before those that ask for it. In front of ``\b`` a path waits for the next letter.
 
 What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
 ends a line or is part of a word. As in RE2, states are made on first use and kept, with the state
@@ -21,9 +20,8 @@ after each kind that was met.
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
 
-**A worked example.** ``a[ab]c``, and the text ``"xaab"``. Node 0 reads ``a``, node 1 reads ``[ab]``
-and node 2 reads ``c``; at node 3 a match is complete. After each letter, the ages of the paths that
-wait at a node, and the greatest age, which is how much text is jailed:
+**A worked example.** ``a[ab]c``, and the text ``"xaab"``: after each letter, the ages of the paths
+that wait at a node, and the greatest age, which is how much text is jailed:
 
 >>> from streamdec.core.patterns.compile import read_pattern
 >>> automaton = read_pattern("a[ab]c", None).automaton

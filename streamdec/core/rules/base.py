@@ -1,29 +1,21 @@
-"""Token ids in, bytes out: what each token contributes in its place.
+r"""Token ids in, bytes out: what each token contributes in its place.
 
 A :class:`TokenRule` has each token's *element*, which is made of its piece on first use, and a
 small state. Which state is needed depends on how the tokenizer's library joins tokens:
 
-    decoder of the library       class           what is remembered between two tokens
-    RawBytes, ByteLevel,         FixedBytes      nothing
-      Concatenation,
-      ByteFallback (eager)
-    Joined, Metaspace, WordPiece FirstThenLater  whether any token came
-    BPESuffix                    WordSuffix      what the last token gives if another one follows
-    CTC                          Collapse        the last token, and whether any text came
-    ByteFallback (exact)         ExactRuns       the open run of byte tokens
-    ByteFallback with Metaspace  RunsThenSpaces  the run, and whether any token came
-    strip_left                   LeadingStrip    how many characters may still be removed
+decoder of the library class what is remembered between two tokens RawBytes, ByteLevel, FixedBytes
+nothing Concatenation, ByteFallback (eager) Joined, Metaspace, WordPiece FirstThenLater whether any
+token came BPESuffix WordSuffix what the last token gives if another one follows CTC Collapse the
+last token, and whether any text came ByteFallback (exact) ExactRuns the open run of byte tokens
+ByteFallback with Metaspace RunsThenSpaces the run, and whether any token came strip_left
+LeadingStrip how many characters may still be removed
 
 An example, for Metaspace ("\u2581" spells a space, and the first piece loses its spaces):
 
-    state    token           bytes    next state
-    False    "\u2581Hi"       "Hi"     True
-    True     "\u2581there"    " there" True
+state token bytes next state False "\u2581Hi" "Hi" True True "\u2581there" " there" True
 
 The rules were read off the ``tokenizers`` library (0.22 and 0.23), whose ``decode`` is the oracle
-of the tests. A state is an immutable, hashable value; ``dump`` and ``load`` turn it into JSON and
-back. FixedBytes is in this module, the others are in ``contextual`` and ``byte_fallback``;
-``compile`` chooses.
+of the tests. A state is an immutable, hashable value.
 """
 
 from __future__ import annotations

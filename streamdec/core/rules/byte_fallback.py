@@ -1,16 +1,15 @@
-"""Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
+r"""Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
 
-There are two modes. *Eager*: bytes are output as they arrive, and each bad byte is one U+FFFD (the
-rule of the SentencePiece library); FixedBytes does that, and EagerRuns if Metaspace follows.
-*Exact*: a run is withheld until it closes, because one bad byte turns every byte of the run into
-U+FFFD (the rule of the ``tokenizers`` library). Once a run is certainly bad, each of its bytes
-becomes a U+FFFD at once. An example of the exact mode:
+*Eager*: bytes are output as they arrive, and each bad byte is one U+FFFD (the rule of the
+SentencePiece library); FixedBytes does that, and EagerRuns if Metaspace follows. *Exact*: a run is
+withheld until it closes, because one bad byte turns every byte of the run into U+FFFD (the rule of
+the ``tokenizers`` library). Once a run is certainly bad, each of its bytes becomes a U+FFFD at
+once. An example of the exact mode:
 
-    token     "a"   <0xE4>  <0xBD>  <0xA0>  "b"      <0xE4>  "c"
-    output    "a"   ""      ""      ""      "\u4f60b"     ""      "\ufffdc"
+token "a" <0xE4> <0xBD> <0xA0> "b" <0xE4> "c" output "a" "" "" "" "\u4f60b" "" "\ufffdc"
 
-A run that was opened by the prompt: its complete characters are the prompt's text and are not
-output again, so after the prompt only the bytes of its unfinished character remain in the run.
+The complete characters of a run that the prompt opened are the prompt's text. After the prompt
+only the bytes of its unfinished character remain in the run.
 """
 
 from __future__ import annotations
