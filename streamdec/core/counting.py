@@ -26,17 +26,16 @@ _shared: dict[int, int] = {}
 
 def size_of(text: str) -> int:
     """Return the count of ``text``, without tokens."""
-    size = len(text)
-    return size if text.isascii() else size + (len(text.encode()) - size << _FURTHER)
+    if text.isascii():
+        return len(text)
+    num_bytes = len(text.encode("utf-8", "surrogatepass"))  # JSON may have halves of characters
+    return count_of(0, len(text), num_bytes)
 
 
 def tally_of(text: str) -> int:
     """Return the count of one token with ``text``."""
-    size = len(text)
-    tally = TOKEN + size
-    if not text.isascii():
-        tally += len(text.encode()) - size << _FURTHER
-    return _shared.setdefault(tally, tally) if size < 64 else tally
+    tally = TOKEN + size_of(text)
+    return _shared.setdefault(tally, tally) if len(text) < 64 else tally
 
 
 def count_of(tokens: int, code_points: int = 0, num_bytes: int = 0) -> int:

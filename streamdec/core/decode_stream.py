@@ -9,8 +9,7 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 

@@ -23,13 +23,12 @@ from streamdec.core import restoring
 from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, code_points_in, tokens_in
 from streamdec.core.decode_options import Options, Route
-from streamdec.core.endings import Ending, match_of, unfollowed
+from streamdec.core.examining import Ending, match_of, unfollowed
 from streamdec.core.masks import ALERT
 from streamdec.core.reading import CleanPoint, Past, start_of
-from streamdec.core.replay import Since, replay
+from streamdec.core.replay import Since, SpanLog, final_spans, replay
 from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.since import MOST_SINCE, moved_up
-from streamdec.core.spans import SpanLog, final_spans
 from streamdec.core.step import feed_function, step_function
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for

@@ -221,7 +221,8 @@ class _Labelling:
             return
         begun = NEVER
         for cell in cells:
-            begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
+            first = cell.first if cell.late is None else cell.late
+            begun = max(begun, first)  # on the windowed route a token may be a guess
             self._meet(labeller, begun, cell.decided)
             if begun == self.marker:
                 labels.skip()

@@ -13,13 +13,11 @@ from streamdec.chunks import TokenSpan, check_finish_reason
 from streamdec.core import snapshots
 from streamdec.core.conditions import NO_DEFINITION, StopConditions, definition_of
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.reading import NEVER, CleanPoint
-from streamdec.core.replay import RELEASE
+from streamdec.core.replay import RELEASE, SpanLog
 from streamdec.core.sections import Seen
 from streamdec.core.snapshots import Fields, shown
-from streamdec.core.spans import SpanLog
 from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import Row

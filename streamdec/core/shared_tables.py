@@ -7,7 +7,6 @@ and shared by all streams of the tokenizer with equal options.
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -19,8 +18,8 @@ from streamdec.core.replacers import replacers_of
 from streamdec.core.rules.base import TokenRule
 from streamdec.core.rules.compile import compile_rule
 from streamdec.core.table import Table
-from streamdec.core.token_ids import UnknownTokenError, log_once
-from streamdec.core.window_table import WindowTable, full_decode
+from streamdec.core.token_ids import ByObject, UnknownTokenError, log_once
+from streamdec.core.window import WindowTable, full_decode
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
 from streamdec.locks import Lock
@@ -93,20 +92,7 @@ def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     return "".join(texts) + table.flush(state)
 
 
-_compiled: dict[int, _Compiled] = {}
-"""By the id of the tokenizer, as long as it lives."""
-
-
-def _compiled_for(decoder: TableDecoder) -> _Compiled:
-    compiled = _compiled.get(id(decoder))
-    if compiled is None:
-        compiled = _Compiled(decoder)
-        try:
-            weakref.finalize(decoder, _compiled.pop, id(decoder), None)
-        except TypeError:  # no weak references to it: compiled for each stream
-            return compiled
-        compiled = _compiled.setdefault(id(decoder), compiled)
-    return compiled
+_compiled: ByObject[_Compiled] = ByObject()
 
 
 def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
@@ -119,7 +105,8 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     has_rules = not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None
     if has_rules:
         table_decoder = cast(TableDecoder, decoder)
-        compiled = _compiled_for(table_decoder)
+        if compiled is None:
+            compiled = _compiled.keep(decoder, _Compiled(table_decoder))
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
             return compiled.tables.setdefault(options, compiled.new_table(table_decoder, options))
     check_decoder(decoder)
@@ -222,19 +209,14 @@ def _wrapper(given: Any, inner: Any) -> Any:
         return inner
 
 
-_alike: dict[int, bool] = {}
-"""By the id of a tokenizer with a ``backend_tokenizer``: whether it decodes as its wrapper does."""
+_alike: ByObject[bool] = ByObject()
+"""Whether a tokenizer with a ``backend_tokenizer`` decodes as its wrapper does."""
 
 
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
     """Return whether ``given``, by its own ``decode``, decodes as its backend does."""
     known = _alike.get(id(given))
-    if known is None:
-        known = _compared(given, wrapper)
-        with suppress(TypeError):  # no weak references to it: compared for each stream
-            weakref.finalize(given, _alike.pop, id(given), None)
-            _alike[id(given)] = known
-    return known
+    return _alike.keep(given, _compared(given, wrapper)) if known is None else known
 
 
 def _compared(given: Any, wrapper: Any) -> bool:

@@ -14,6 +14,7 @@ tried by reading what follows it again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from streamdec.chunks import NOTHING
@@ -34,7 +35,8 @@ Effect = tuple[tuple[int, bool], ...]
 
 def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     """Return ``since`` with loops of tokens without bytes replaced by their number."""
-    effect = nothing = _no_effect(stops)
+    markers = list[int]()
+    effect = nothing = _effect(stops, markers)
     kept: list[int | None] = []
     rows = [row]
     places = {(_place(row), effect): 0}
@@ -47,11 +49,12 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             chunk, _, _, row = row[entry]
             text = chunk.text
             if entry in stops.marker_ids:
-                effect = _after(stops, effect, entry)
+                markers.append(entry)
+                effect = _effect(stops, markers)
         kept.append(entry)
         rows.append(row)  # alive, so that each has its own id
         if text or entry is RELEASE:
-            effect = nothing
+            markers, effect = [], nothing
             places = {(_place(row), effect): len(kept)}
             continue
         place = _place(row), effect
@@ -74,25 +77,17 @@ def _place(row: Row) -> Any:
     return row.state if row.is_kept else id(row)
 
 
-def _no_effect(stops: StopSet) -> Effect:
-    if not stops.marker_ids:
-        return ()
-    matchers = [each for each in (stops.matcher, stops.labeller) if each is not None]
-    return tuple((each, False) for m in matchers for each in range(len(m.sections) + 1))
-
-
-def _after(stops: StopSet, effect: Effect, token_id: int) -> Effect:
-    """Return the effect of some ids and ``token_id``."""
+def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
+    """Return the effect of ``token_ids``, which have no text."""
     found: list[tuple[int, bool]] = []
-    place = 0
-    for matcher in (stops.matcher, stops.labeller):
-        if matcher is None:
-            continue
-        size = len(matcher.sections) + 1
-        for at, was_marker in effect[place : place + size]:
-            after = matcher.sections.by_id(at, token_id)
-            found.append((at, was_marker) if after is None else (after, True))
-        place += size
+    for matcher in filter(None, (stops.matcher, stops.labeller)):
+        for section in range(len(matcher.sections) + 1):
+            after, was_marker = section, False
+            for token_id in token_ids:
+                turned = matcher.sections.by_id(after, token_id)
+                if turned is not None:
+                    after, was_marker = turned, True
+            found.append((after, was_marker))
     return tuple(found)
 
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from streamdec.core.counting import MOST_COUNTED
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.shared_tables import check_decoder, table_for
 from streamdec.core.table import Table
+from streamdec.core.token_ids import ByObject
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.mistakes import hint
@@ -44,7 +44,7 @@ about as many others, spread over the vocabulary."""
 SAMPLED_RANGE = 32_768
 """The assumed vocabulary size of a tokenizer without ``vocab_size``."""
 
-_fingerprints: dict[int, str] = {}
+_fingerprints: ByObject[str] = ByObject()
 
 
 def fingerprint(tokenizer: Decoder) -> str:
@@ -53,12 +53,7 @@ def fingerprint(tokenizer: Decoder) -> str:
     if isinstance(own, str):
         return own
     found = _fingerprints.get(id(tokenizer))
-    if found is None:
-        found = _sampled(tokenizer)
-        with suppress(TypeError):  # no weak references to it: then it is computed each time
-            weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
-            _fingerprints[id(tokenizer)] = found
-    return found
+    return _fingerprints.keep(tokenizer, _sampled(tokenizer)) if found is None else found
 
 
 def _sampled(tokenizer: Decoder) -> str:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of, joined
 from streamdec.core.counting import TOKEN
-from streamdec.core.endings import end_at_text
-from streamdec.core.examining import Step, end_if_last, examine
+from streamdec.core.examining import Step, end_at_text, end_if_last, examine
 from streamdec.core.masks import ALERT, MOVES, NAMED, UNKNOWN
 from streamdec.core.reading import NEVER
 from streamdec.core.since import MOST_SINCE, silenced

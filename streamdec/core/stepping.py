@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of, in_section
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.endings import end_unfollowed
+from streamdec.core.examining import end_unfollowed
 from streamdec.core.sequence import Sequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder

@@ -16,8 +16,7 @@ from streamdec.core.conditions import (
 )
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder

@@ -5,7 +5,7 @@ small (an unfinished character, a few flags), and in a given *state* a token id 
 same text and leads to the same next state. The table is built lazily, as RE2 builds its DFAs: a
 transition is computed when it is first needed, stored, and looked up from then on. The subclasses
 define the states and the transitions: :mod:`streamdec.core.byte_table` for tokenizers whose rules
-are known, :mod:`streamdec.core.window_table` for all others.
+are known, :mod:`streamdec.core.window` for all others.
 
 One state is by far the most common: *idle*, in which something precedes and nothing is held. Nearly
 all tokens are whole characters, so they lead from idle to idle.

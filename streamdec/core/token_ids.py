@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 from streamdec.errors import TokenIdError
 from streamdec.mistakes import hint
@@ -133,8 +133,25 @@ def unknown_id(token_id: int, index: int) -> TokenIdError:
     )
 
 
-_logged: set[tuple[int, str]] = set()
-"""The ``id`` of each tokenizer that was warned about, as long as it lives, and the warning."""
+T = TypeVar("T")
+
+
+class ByObject(dict[int, T]):
+    """Values of objects, by their ``id`` as long as they live."""
+
+    def keep(self, owner: object, value: T) -> T:
+        """Return the value that is kept for ``owner``: ``value``, if it is the first one.
+
+        Without weak references to ``owner`` it is not kept.
+        """
+        with suppress(TypeError):
+            weakref.finalize(owner, self.pop, id(owner), None)
+            return self.setdefault(id(owner), value)
+        return value
+
+
+_logged: ByObject[set[str]] = ByObject()
+"""What each tokenizer was warned about."""
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
@@ -145,10 +162,9 @@ def warn_once(tokenizer: Decoder, token_id: int) -> None:
 
 def log_once(tokenizer: Decoder, told: str, *details: object) -> None:
     """Log ``told`` with its ``details`` as a warning about ``tokenizer``, once."""
-    key = id(tokenizer), told
-    if key in _logged:
-        return
-    with suppress(TypeError):  # no weak references to it: it is warned about for each stream
-        weakref.finalize(tokenizer, _logged.discard, key)
-        _logged.add(key)
-    logger.warning("%.200r %s", tokenizer, told % details)
+    known = _logged.get(id(tokenizer))
+    if known is None:
+        known = _logged.keep(tokenizer, set())
+    if told not in known:
+        known.add(told)
+        logger.warning("%.200r %s", tokenizer, told % details)

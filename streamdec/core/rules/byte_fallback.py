@@ -44,12 +44,6 @@ def byte_or_bytes(piece: str) -> int | bytes:
     return piece.encode() if byte is None else byte
 
 
-def byte_or_text(piece: str) -> int | str:
-    """Return a byte piece as an int, any other piece as it is."""
-    byte = fallback_byte(piece)
-    return piece if byte is None else byte
-
-
 # --- runs of byte tokens, as the full decode renders them ----------------------------------------
 
 Run = Any
@@ -172,7 +166,6 @@ class RunsThenSpaces(TokenRule):
     NOTHING, FIRST_RUN, MORE = range(3)
     start = (NOTHING, None)
     idle = (MORE, None)
-    replacement: str = utf8.REPLACEMENT
     has_spans = False
 
     def __init__(self, prepare: Prepare, rule: Metaspace, runs: TokenRule) -> None:
@@ -183,7 +176,9 @@ class RunsThenSpaces(TokenRule):
     def _spaced(self, data: bytes, came: int) -> bytes:
         return metaspace_forms(self._rule, data.decode())[came == self.MORE].encode()
 
-    def advance(self, state: tuple[int, Run], element: int | str) -> tuple[bytes, tuple[int, Run]]:
+    def advance(
+        self, state: tuple[int, Run], element: int | bytes
+    ) -> tuple[bytes, tuple[int, Run]]:
         came, run = state
         if isinstance(element, int):
             came = came or self.FIRST_RUN
@@ -191,7 +186,7 @@ class RunsThenSpaces(TokenRule):
             return self._spaced(data, came), (came, run)
         closed = self.flush(state)
         came = self.MORE if came else self.NOTHING
-        return closed + self._spaced(element.encode(), came), (self.MORE, None)
+        return closed + self._spaced(element, came), (self.MORE, None)
 
     def flush(self, state: tuple[int, Run]) -> bytes:
         came, run = state
@@ -214,12 +209,12 @@ class RunsThenSpaces(TokenRule):
     def waiting(self, state: tuple[int, Run]) -> int:
         return self._runs.waiting(state[1])
 
-    def inside(self, element: int | str) -> bytes:
+    def inside(self, element: int | bytes) -> bytes:
         if isinstance(element, int):
             return self._runs.inside(element)
-        return self._spaced(element.encode(), self.MORE)
+        return self._spaced(element, self.MORE)
 
-    def synchronises(self, element: int | str) -> bool:
+    def synchronises(self, element: int | bytes) -> bool:
         return not isinstance(element, int)
 
     def dump(self, state: tuple[int, Run]) -> Any:
