@@ -157,13 +157,8 @@ class StopConditions(_Fields):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the conditions that a dict from ``to_json`` describes.
 
-        Raises what the constructor raises, ValueError for an unknown key, and TypeError if ``data``
-        is not a mapping.
-
-        >>> from streamdec import StopConditions
-        >>> conditions = StopConditions("User:", eos_token_ids=2)
-        >>> StopConditions.from_json(conditions.to_json()) == conditions
-        True
+        Raises what the constructor raises, ValueError for an unknown key, and TypeError if
+        ``data`` is not a mapping.
         """
         if not isinstance(data, Mapping):
             raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")

@@ -324,34 +324,19 @@ class TokenDecoder:
 
     @property
     def match(self) -> StopMatch | None:
-        r"""The stop that ended the stream, if one did, and where it stands in the text.
-
-        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
-        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-        >>> decoder.feed([0, 1, 2]).text, decoder.match.start, decoder.match.tokens_before
-        ('Hi', 2, 1)
-        """
+        """The stop that ended the stream, if one did, and where it stands in the text."""
         if self._match is None and self._end is not None and self._end.hit is not None:
             self._match = match_of(self._past(), self._end, self.num_tokens)
         return self._match
 
     def take_spans(self) -> list[TokenSpan]:
-        r"""Return the spans that became final since the last call, in token order.
+        """Return the spans that became final since the last call, in token order.
 
         A span is final when no later token can change it and its text was output. Mostly this is
         at the step of its token, and at the latest at the end of the stream. A span takes some 240
         bytes until it is taken.
 
         Raises ValueError if the stream was made without ``spans=True``.
-
-        >>> from streamdec import DecodeStream, MockTokenizer
-        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-        >>> stream = DecodeStream(tokenizer, spans=True)
-        >>> stream.step_batch([0, 1, 2])
-        ['caf', '', 'é']
-        >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
-        [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
         """
         if self._spans is None:
             raise ValueError("spans are recorded only with spans=True")
@@ -388,9 +373,8 @@ class TokenDecoder:
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the tokenizer's fingerprint, the options, the conditions, the state at the last clean
-        point and the ids since. It takes 100 to 300 bytes (500 on the windowed route), more with
-        conditions or ``spans``. A checksum finds damage. The stream continues.
+        It has the tokenizer's fingerprint, the options, the conditions, the state at the last
+        clean point and the ids since. A checksum finds damage. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

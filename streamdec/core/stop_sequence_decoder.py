@@ -160,18 +160,12 @@ class StopSequenceDecoder(TokenDecoder):
         feed = feed_function(returns_text=False)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
-        r"""Return a list with the chunk of each token that was taken.
+        """Return a list with the chunk of each token that was taken.
 
         Args:
             token_ids: as for ``feed``. Ids after the end of the stream are not taken.
 
         Raises what ``feed`` raises.
-
-        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
-        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-        >>> [chunk.text for chunk in decoder.step_batch([0, 3, 1, 2, 3, 3])]
-        ['Hi', '!', '', '']
         """
         return step_all(self.step, token_ids)
 

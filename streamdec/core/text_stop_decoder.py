@@ -100,7 +100,7 @@ class TextStopDecoder:
         self._last = ""
 
     def step(self, text: str) -> Chunk:
-        r"""Return what may be output now that ``text`` came.
+        """Return what may be output now that ``text`` came.
 
         Args:
             text: the next piece, of any length; "" is allowed. The part of it after a stop is
@@ -111,11 +111,6 @@ class TextStopDecoder:
             FinishedError: the stream has ended.
 
         After an error the stream is as it was before the call.
-
-        >>> from streamdec import StopConditions, TextStopDecoder
-        >>> decoder = TextStopDecoder(StopConditions(visible_stop="."))
-        >>> decoder.step("It is 42. No")
-        Chunk(text='It is 42.', finish_reason='stop', stop_reason='.')
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, not {text!r:.60}")
@@ -139,7 +134,7 @@ class TextStopDecoder:
         return chunk
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        r"""End the stream: return the jailed text, with ``finish_reason``.
+        """End the stream: return the jailed text, with ``finish_reason``.
 
         Args:
             finish_reason: why it ended: ``"stop"``, ``"length"``, ``"content_filter"``,
@@ -147,11 +142,6 @@ class TextStopDecoder:
 
         After the end it returns an empty chunk with the reason of the last one. Raises ValueError
         for another ``finish_reason``.
-
-        >>> from streamdec import StopConditions, TextStopDecoder
-        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
-        >>> decoder.step("Hi\nUs").text, decoder.flush("length").text
-        ('Hi', '\nUs')
         """
         check_finish_reason(finish_reason)
         if self._end is not None:

@@ -45,8 +45,8 @@ MAX_HELD = 3
 libraries give it one U+FFFD or one for each byte."""
 
 
-class WindowMemory(NamedTuple):
-    """What a windowed stream remembers."""
+class WindowState(NamedTuple):
+    """The state of a windowed stream. No two are alike, so none is kept."""
 
     context: tuple[int, ...]
     """Ids whose text was output."""
@@ -54,6 +54,10 @@ class WindowMemory(NamedTuple):
     """Ids after ``context`` whose text was not all output."""
     given: str
     """The part of the text of ``context`` and ``pending`` that was output."""
+    tails: tuple[str, ...]
+    """What each replacer withholds."""
+    age: int = 0
+    """How many tokens came since all text was out."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -61,188 +65,8 @@ class WindowMemory(NamedTuple):
         return self.context + self.pending
 
 
-class TokenWindow:
-    """The windowed route over ``decode(ids) -> str``."""
-
-    __slots__ = ("decode",)
-
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self.decode: Callable[[Sequence[int]], str] = decode
-        """The full decode of some ids."""
-
-    def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
-        """Return the memory after a prompt. Looks back until there is text."""
-        size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        for end in range(len(prompt_token_ids), 0, -HALF):
-            if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
-                # One of each id without text stays: a blank of CTC separates equal tokens.
-                tail = tuple(dict.fromkeys(reversed(prompt_token_ids[end:])))[::-1][1 - HALF :]
-                # The ids before go back twice as far, because they may begin inside a character.
-                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
-                for first in range(start, min(start + MAX_INSIDE, end)):
-                    ids = (*prompt_token_ids[first:end], *tail)
-                    text = self.decode(ids)
-                    if not (start and text.startswith(REPLACEMENT)):
-                        break
-                return self._all_given(self._context(ids, text, size))
-        # No text, or only spaces that the first token of a text loses. A token without text may
-        # still be the first: one of each is kept.
-        silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
-        kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
-        once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
-        return self._all_given(tuple([*once, *kept][-HALF:]))
-
-    def _all_given(self, context: tuple[int, ...]) -> WindowMemory:
-        return WindowMemory(context, (), _without_held(self._text(context)))
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return self.decode(ids) if ids else ""
-
-    def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
-        """Return the new text and the memory; RewriteError if given text changed."""
-        context, pending, given = memory
-        pending = (*pending, token_id)
-        text = self.decode(context + pending)
-        settled = _without_held(text)
-        if not settled.startswith(given) and text.endswith(REPLACEMENT):
-            settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
-        new = _appended(given, settled)
-        if new and len(settled) == len(text):
-            context = self._context(context + pending, text, len(pending))
-            text = self.decode(context)
-            return new, self._bounded(WindowMemory(context, (), text), text)
-        return new, self._bounded(WindowMemory(context, pending, given + new), text)
-
-    def flush(self, memory: WindowMemory) -> str:
-        """Return what was withheld. Raises RewriteError if it contradicts what was given."""
-        return _appended(memory.given, self._text(memory.ids))
-
-    def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
-        """Return what ``flush`` gives, and a memory from which the stream continues."""
-        text = self._text(memory.ids)
-        new = _appended(memory.given, text)
-        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
-            return new, WindowMemory((), (), "")
-        return new, self._bounded(WindowMemory(memory.ids, (), text), text)
-
-    def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
-        """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
-        for start in range(max(len(ids) - size, 0), 0, -1):
-            end = self._text(ids[start:])
-            if end and text.endswith(end) and not end.startswith(REPLACEMENT):
-                return ids[start:]
-        return ids
-
-    def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
-        """Return ``memory``, shortened if one more id would exceed MAX_WINDOW."""
-        ids, given = memory.ids, memory.given
-        if len(ids) < MAX_WINDOW:
-            return memory
-        # First go the ids without text, such as skipped and unknown ones. The last of each stays if
-        # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
-        # because a token without text may still be the first.
-        ids, later = self._without_silent(ids, text, keep_last=True), None
-        if len(ids) > HALF and text:
-            later = self._cut(ids, text, given, least=1)
-            if later is None:
-                ids = self._without_silent(ids, text, keep_last=False)
-        if len(ids) > HALF and later is None:
-            later = self._cut(ids, text, given, least=0)
-        ids, given = later or (ids, given)
-        if len(ids) >= MAX_WINDOW:
-            raise _rewrite(given, text)
-        return WindowMemory(ids, (), given)
-
-    def _without_silent(
-        self, ids: tuple[int, ...], text: str, *, keep_last: bool
-    ) -> tuple[int, ...]:
-        """Return ``ids`` without those that ``text``, their decode, does not need."""
-        place = 0
-        while place < len(ids) and len(ids) > 1:
-            fewer = ids[:place] + ids[place + 1 :]
-            is_kept = keep_last and ids[place] not in ids[place + 1 :]
-            if not is_kept and self._is_silent(ids[place]) and self.decode(fewer) == text:
-                ids = fewer
-            else:
-                place += 1
-        return ids
-
-    def _is_silent(self, token_id: int) -> bool:
-        """Whether an id has no text, as the first or as a later one."""
-        return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
-
-    def _cut(
-        self, ids: tuple[int, ...], text: str, given: str, *, least: int
-    ) -> tuple[tuple[int, ...], str] | None:
-        """Return fewer ids that have all withheld text, and their part that is out."""
-        if not text.startswith(given):
-            raise _rewrite(given, text)
-        for start in range(len(ids) - HALF, 0, -1):
-            end = self.decode(ids[start:])
-            before = len(text) - len(end)
-            if len(end) >= least and text.endswith(end) and before <= len(given):
-                return ids[start:], given[before:]
-        return None
-
-    # --- JSON
-
-    def dump(self, memory: WindowMemory) -> dict[str, Any]:
-        """Return ``memory`` as JSON."""
-        return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
-
-    def load(self, data: Any) -> WindowMemory:
-        """Return the memory of ``dump``'s ``data``; ValueError and others if malformed."""
-        if len(data) != 3:
-            raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
-        memory = WindowMemory(tuple(data["context"]), tuple(data["pending"]), data["given"])
-        ids, given = memory.ids, memory.given
-        are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
-        if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
-            raise ValueError("expected a window of ids and the text given")
-        text = self._text(ids)
-        fits = text.startswith(given) and given.startswith(_without_held(text))
-        is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
-        if not (fits or is_shorter or text.endswith(REPLACEMENT)):
-            raise ValueError("the given text is not that of the window")
-        return memory
-
-
-def _appended(given: str, text: str) -> str:
-    """Return what ``text`` has beyond ``given``."""
-    if text.startswith(given):
-        return text[len(given) :]
-    if given.startswith(text):
-        return ""  # what is withheld grew
-    raise _rewrite(given, text)
-
-
-def _rewrite(given: str, text: str) -> RewriteError:
-    return RewriteError(
-        f"decode() changed text that was already output: {given[-40:]!r} became "
-        f"{text[-40:]!r}; this stream cannot continue after this token"
-    )
-
-
-def _without_held(text: str) -> str:
-    """Return ``text`` without the last U+FFFD, which may be an unfinished character."""
-    return text[: max(len(text.rstrip(REPLACEMENT)), len(text) - MAX_HELD)]
-
-
-# --- the table ----------------------------------------------------------------------------------
-
-
-class WindowState(NamedTuple):
-    """The state of a windowed stream. No two are alike, so none is kept."""
-
-    memory: WindowMemory
-    tails: tuple[str, ...]
-    """What each replacer withholds."""
-    age: int
-    """How many tokens came since all text was out."""
-
-
 class WindowTable(Table):
-    """A table over a TokenWindow. Nothing is stored: each step decodes.
+    """The table of a tokenizer that cannot be compiled. Nothing is stored: each step decodes.
 
     Raises ValueError for options that this route cannot honour.
     """
@@ -265,18 +89,30 @@ class WindowTable(Table):
             )
         self.replacers: Replacers = replacers_of((), options)
         super().__init__(options, None)
-        self._window = TokenWindow(full_decode(decoder, options.skip_special_tokens))
+        self._decode = full_decode(decoder, options.skip_special_tokens)
 
     # --- one token
 
     def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
         if not self.knows(token_id):
             raise UnknownTokenError(token_id)
-        memory, tails, age = state
-        text, memory = self._window.step(memory, token_id)
-        text, tails = self.replacers.step(tails, text)
-        is_out = text and not (memory.pending or any(tails))
-        return text, WindowState(memory, tails, 0 if is_out else age + 1)
+        text, after = self._step(state, token_id)
+        text, tails = self.replacers.step(state.tails, text)
+        is_out = text and not (after.pending or any(tails))
+        return text, after._replace(tails=tails, age=0 if is_out else state.age + 1)
+
+    def _step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
+        context, pending, given = state.context, (*state.pending, token_id), state.given
+        text = self._decode(context + pending)
+        settled = _without_held(text)
+        if not settled.startswith(given) and text.endswith(REPLACEMENT):
+            settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
+        new = _appended(given, settled)
+        if new and len(settled) == len(text):
+            context = self._context(context + pending, text, len(pending))
+            text = self._decode(context)
+            return new, self._bounded(WindowState(context, (), text, state.tails), text)
+        return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
 
     def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
         return "", self.later(state, 1)
@@ -290,29 +126,116 @@ class WindowTable(Table):
     def is_bounded(self, state: WindowState) -> bool:
         return False
 
+    # --- the window
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self._decode(ids) if ids else ""
+
+    def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
+        """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
+        for start in range(max(len(ids) - size, 0), 0, -1):
+            end = self._text(ids[start:])
+            if end and text.endswith(end) and not end.startswith(REPLACEMENT):
+                return ids[start:]
+        return ids
+
+    def _bounded(self, state: WindowState, text: str) -> WindowState:
+        """Return ``state``, shortened if one more id would exceed MAX_WINDOW."""
+        ids, given = state.ids, state.given
+        if len(ids) < MAX_WINDOW:
+            return state
+        # First go the ids without text, such as skipped and unknown ones. The last of each stays if
+        # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
+        # because a token without text may still be the first.
+        ids, later = self._without_silent(ids, text, keep_last=True), None
+        if len(ids) > HALF and text:
+            later = self._cut(ids, text, given, least=1)
+            if later is None:
+                ids = self._without_silent(ids, text, keep_last=False)
+        if len(ids) > HALF and later is None:
+            later = self._cut(ids, text, given, least=0)
+        ids, given = later or (ids, given)
+        if len(ids) >= MAX_WINDOW:
+            raise _rewrite(given, text)
+        return WindowState(ids, (), given, state.tails)
+
+    def _without_silent(
+        self, ids: tuple[int, ...], text: str, *, keep_last: bool
+    ) -> tuple[int, ...]:
+        """Return ``ids`` without those that ``text``, their decode, does not need."""
+        place = 0
+        while place < len(ids) and len(ids) > 1:
+            fewer = ids[:place] + ids[place + 1 :]
+            is_kept = keep_last and ids[place] not in ids[place + 1 :]
+            if not is_kept and self._is_silent(ids[place]) and self._decode(fewer) == text:
+                ids = fewer
+            else:
+                place += 1
+        return ids
+
+    def _is_silent(self, token_id: int) -> bool:
+        """Whether an id has no text, as the first or as a later one."""
+        return not self._decode((token_id,)) and not self._decode((token_id,) * REPEATS)
+
+    def _cut(
+        self, ids: tuple[int, ...], text: str, given: str, *, least: int
+    ) -> tuple[tuple[int, ...], str] | None:
+        """Return fewer ids that have all withheld text, and their part that is out."""
+        if not text.startswith(given):
+            raise _rewrite(given, text)
+        for start in range(len(ids) - HALF, 0, -1):
+            end = self._decode(ids[start:])
+            before = len(text) - len(end)
+            if len(end) >= least and text.endswith(end) and before <= len(given):
+                return ids[start:], given[before:]
+        return None
+
     # --- the beginning and the end
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> WindowState:
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
-        memory = self._window.prime(ids)
-        tails = self.replacers.start
+        context, tails = self._context_after(ids), self.replacers.start
         if tails:
-            given = self._window.decode(ids[-HALF:]) if ids else ""
-            tails = self.replacers.resynchronise(given) or self.replacers.step(tails, given)[1]
-        return WindowState(memory, tails, 0)
+            text = self._text(ids[-HALF:])
+            tails = self.replacers.resynchronise(text) or self.replacers.step(tails, text)[1]
+        return WindowState(context, (), _without_held(self._text(context)), tails)
+
+    def _context_after(self, prompt: Sequence[int]) -> tuple[int, ...]:
+        """Return the context after a prompt. Looks back until there is text."""
+        size = min(len(prompt), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        for end in range(len(prompt), 0, -HALF):
+            if self._decode(prompt[max(end - HALF, 0) : end]):
+                # One of each id without text stays: a blank of CTC separates equal tokens.
+                tail = tuple(dict.fromkeys(reversed(prompt[end:])))[::-1][1 - HALF :]
+                # The ids before go back twice as far, because they may begin inside a character.
+                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
+                for first in range(start, min(start + MAX_INSIDE, end)):
+                    ids = (*prompt[first:end], *tail)
+                    text = self._decode(ids)
+                    if not (start and text.startswith(REPLACEMENT)):
+                        break
+                return self._context(ids, text, size)
+        # No text, or only spaces that the first token of a text loses. A token without text may
+        # still be the first: one of each is kept.
+        silent = {token_id for token_id in set(prompt) if self._is_silent(token_id)}
+        kept = [token_id for token_id in prompt if token_id not in silent]
+        once = [token_id for token_id in dict.fromkeys(prompt) if token_id in silent]
+        return (*once, *kept)[-HALF:]
 
     def flush(self, state: WindowState) -> str:
-        return self.replacers.flush(state.tails, self._window.flush(state.memory))
+        return self.replacers.flush(state.tails, _appended(state.given, self._text(state.ids)))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
-        text, memory = self._window.release(state.memory)
-        text = self.replacers.flush(state.tails, text)
-        return text, WindowState(memory, self.replacers.start, 0)
+        text, start = self._text(state.ids), self.replacers.start
+        new = self.replacers.flush(state.tails, _appended(state.given, text))
+        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
+            return new, WindowState((), (), "", start)
+        return new, self._bounded(WindowState(state.ids, (), text, start), text)
 
     # --- what may be asked of a state
 
     def holds(self, state: WindowState) -> bool:
-        return bool(state.memory.pending) or any(state.tails)
+        return bool(state.pending) or any(state.tails)
 
     def is_cut(self, state: WindowState) -> bool:
         return True  # a stream may be clean in any state, because the state knows its age
@@ -330,17 +253,48 @@ class WindowTable(Table):
     # --- JSON
 
     def dump(self, state: WindowState) -> dict[str, Any]:
+        lists = {"context": state.context, "pending": state.pending, "tails": state.tails}
         age = {"age": state.age} if state.age else {}
-        return {**self._window.dump(state.memory), "tails": list(state.tails), **age}
+        return {**{name: [*each] for name, each in lists.items()}, "given": state.given, **age}
 
     def load(self, data: Any) -> WindowState:
-        fields = dict(data)
-        tails, age = tuple(fields.pop("tails")), fields.pop("age", 0)
-        if not self.replacers.is_tails(tails):
+        context, pending, given, tails, age = WindowState(**data)
+        state = WindowState(tuple(context), tuple(pending), given, tuple(tails), age)
+        ids = state.ids
+        are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
+        if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
+            raise ValueError("expected a window of ids and the text given")
+        if not self.replacers.is_tails(state.tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
         if type(age) is not int or age < 0:
             raise ValueError(f"age must be a number of tokens, not {age!r:.40}")
-        return WindowState(self._window.load(fields), tails, age)
+        text = self._text(ids)
+        fits = text.startswith(given) and given.startswith(_without_held(text))
+        is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
+        if not (fits or is_shorter or text.endswith(REPLACEMENT)):
+            raise ValueError("the given text is not that of the window")
+        return state
+
+
+def _appended(given: str, text: str) -> str:
+    """Return what ``text`` has beyond ``given``."""
+    if text.startswith(given):
+        return text[len(given) :]
+    if given.startswith(text):
+        return ""  # what is withheld grew
+    raise _rewrite(given, text)
+
+
+def _rewrite(given: str, text: str) -> RewriteError:
+    return RewriteError(
+        f"decode() changed text that was already output: {given[-40:]!r} became "
+        f"{text[-40:]!r}; this stream cannot continue after this token"
+    )
+
+
+def _without_held(text: str) -> str:
+    """Return ``text`` without the last U+FFFD, which may be an unfinished character."""
+    return text[: max(len(text.rstrip(REPLACEMENT)), len(text) - MAX_HELD)]
 
 
 def full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
