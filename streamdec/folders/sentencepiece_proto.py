@@ -1,4 +1,4 @@
-"""Read and write SentencePiece models: pieces, and how a text is normalized.
+"""Read SentencePiece models: pieces, and how a text is normalized.
 
 In: the bytes of a ``tokenizer.model``, a protobuf message (``src/sentencepiece_model.proto`` of
 google/sentencepiece). Out: the fields that a tokenizer needs. No library is used, and every length
@@ -8,7 +8,7 @@ is checked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -141,38 +141,3 @@ def _int(value: Value) -> int:
 
 def _text(value: Value) -> str:
     return _bytes(value).decode()
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
-    """Return a ModelProto of these pieces, scores and types.
-
-    The numbers of the types are the same in GGUF and in this format. The format is
-    ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no normalization
-    but a space before the text.
-    """
-    parts = []
-    for text, score, kind in pieces:
-        fields = _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
-        parts.append(_message(1, fields))
-    trainer = _number(3, 2) + _number(35, 1)
-    normalizer = _message(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
-    return b"".join(parts) + _message(2, trainer) + _message(3, normalizer)
-
-
-def _message(number: int, data: bytes) -> bytes:
-    return _written(number << 3 | 2) + _written(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _written(number << 3) + _written(value)
-
-
-def _written(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

@@ -188,14 +188,10 @@ def _reason(tokenizer: Loaded, found: Detected | None) -> str:
     if found is None or found.format == "tiktoken":
         kind = "" if found is None else "a rank file of "
         return f"{kind}the encoding {getattr(tokenizer, 'encoding_name', '')}"
-    if found.format == "gguf":
-        encodes = getattr(tokenizer, "encodes", "").removeprefix("no: ")
-        return f"a GGUF file, whose encoding is {encodes}"
     return found.description
 
 
 _LIBRARIES = {
     "tiktoken": ("tiktoken",),
     "sentencepiece": ("sentencepiece",),
-    "gguf": ("sentencepiece",),
 }
