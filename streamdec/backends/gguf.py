@@ -1,4 +1,4 @@
-"""GGUF: a model file's vocabulary, decoded exactly, and encoded where that passes a trial.
+"""GGUF: the vocabulary of a model file, decoded exactly, encoded after a trial.
 
 In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. :mod:`streamdec.backends.gguf_metadata`
 reads the file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
@@ -218,7 +218,10 @@ class GGUFTokenizer(BaseTokenizer):
 
     @property
     def encodes(self) -> str:
-        """``"yes"``, or ``"no: "`` and the reason. Builds the encoder, as the first text does."""
+        """``"yes"``, or ``"no: "`` and the reason.
+
+        Builds the encoder, as the first text does.
+        """
         encoder = self._encoder
         return f"no: {encoder}" if isinstance(encoder, str) else "yes"
 

@@ -1,4 +1,4 @@
-"""Streams, encode and decode functions of the tokenizers' own libraries, for comparisons.
+"""The tokenizers' own libraries: streams, encode and decode, for comparisons.
 
 ``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``
 (:func:`library_decode`), around which people write a loop over a window of ids.
@@ -45,10 +45,10 @@ def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]
 def differently_encoded(
     tokenizer: Any, texts: Iterable[str]
 ) -> tuple[str, list[tuple[str, list[int], list[int]]]]:
-    """Compare ``encode`` of ``tokenizer`` with that of its library, for each of ``texts``.
+    """Compare ``encode`` of ``tokenizer`` with that of its own library.
 
-    Returns the name of the library, and the texts with other ids, each with the ids of
-    ``tokenizer`` and those of the library. For a GGUF file, the library is the ``tokenizers`` that
+    Returns the name of the library, and those of ``texts`` that have other ids, each with the ids
+    of ``tokenizer`` and those of the library. For a GGUF file, the library is the ``tokenizers`` that
     reads its vocabulary, because llama.cpp is not imported.
     """
     inner = getattr(tokenizer, "_encoder", None)

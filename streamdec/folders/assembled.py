@@ -125,7 +125,7 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
 
 
 def json_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> bytes:
-    """Return a ``tokenizer.json`` with the settings of ``proto``, whose pieces have ``names``.
+    """Return a ``tokenizer.json`` like ``proto``, whose pieces have ``names``.
 
     With ``is_legacy``, each part between special tokens begins with a space, not only the first.
     """
