@@ -38,7 +38,8 @@ extensions = [
 nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [
-    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds")
+    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds"),
+    ("py:class", r"Assembled|FastMode|FastOptions|NewTemplate|Path"),
 ]
 
 myst_heading_anchors = 4

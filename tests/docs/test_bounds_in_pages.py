@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits
 from streamdec.streams import reading, token_queue
 from streamdec.tokenizers import _reading, folder_files
-from tests.support.pages import ROOT, Page
+from tests.support.pages import Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
@@ -82,12 +81,6 @@ def test_when_fastokens_is_built() -> None:
     assert worth in Page("docs/explanation/formats.md").text
     assert worth in Page("docs/how-to/choose-a-tokenizer-backend.md").text
     assert worth in (HybridTokenizer.__doc__ or "")
-
-
-def test_each_test_that_the_page_names_exists() -> None:
-    named = {*re.findall(r"`((?:tests|fuzz)/[\w/.]+)`", SECURITY)}
-    assert len(named) > 25
-    assert [each for each in named if not Path(ROOT, each).is_file()] == []
 
 
 def test_each_bound_of_a_server_is_on_the_page() -> None:
