@@ -165,7 +165,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             )
         except TokenizerLoadError as error:
             hint = "apply_tokenizer_config=False loads only the tokenizer.json"
-            raise TokenizerLoadError(f"{error} ({hint})") from error
+            raise type(error)(f"{error} ({hint})") from error
         if self.tokenizer_config_changes:
             self._content_hash = None  # the file alone no longer identifies the tokenizer
 

@@ -48,7 +48,7 @@ def differently_encoded(
     """Compare ``encode`` of ``tokenizer`` with that of its own library.
 
     Returns the name of the library, and those of ``texts`` that have other ids, each with the ids
-    of ``tokenizer`` and those of the library. For a GGUF file, the library is the ``tokenizers`` that
+    of ``tokenizer`` and of the library. For a GGUF file, the library is the ``tokenizers`` that
     reads its vocabulary, because llama.cpp is not imported.
     """
     inner = getattr(tokenizer, "_encoder", None)
