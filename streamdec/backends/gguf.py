@@ -32,7 +32,7 @@ from streamdec.errors import (
 )
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import json_of_pieces
-from streamdec.folders.sentencepiece_proto import ModelProto, Piece
+from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
@@ -57,8 +57,6 @@ _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
-_BPE = 2
-"""The kind of a SentencePiece model."""
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -135,16 +133,20 @@ class GGUFTokenizer(BaseTokenizer):
         if self._kind == "gpt2" and self._pre not in {*CUTTING, *ONLY_DECODED}:
             what = "its tokens are assumed to be byte-level, and may decode as other text"
             warn(f"{self.name!r}: unknown pre-tokenizer {self._pre!r:.80}: {what}")
-        self._strips = bool(data.get("add_space_prefix", self._kind in ("llama", "bert", "t5")))
+        for key in ("add_space_prefix", "add_bos_token", "add_eos_token", "add_sep_token"):
+            if type(data.get(key, False)) is not bool:
+                raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
+        self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
         )
         usual = {"bos": is_begun, "eos": self._kind == "t5", "sep": self._kind == "bert"}
-        self._adds = {
-            role: bool(data.get(f"add_{role}_token", adds)) for role, adds in usual.items()
-        }
+        self._adds = {role: data.get(f"add_{role}_token", adds) for role, adds in usual.items()}
         found = {role: data.get(f"{name}_token_id") for role, name in _ROLES.items()}
+        for role, i in found.items():
+            if i is not None and not (type(i) is int and 0 <= i < len(self._tokens)):
+                warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         self._roles: dict[str, int] = {
             role: i
             for role, i in _USUAL.get(self._kind, {}).items()
@@ -304,7 +306,7 @@ class GGUFTokenizer(BaseTokenizer):
         unknown = self._roles.get("unk_token")
         proto = ModelProto(
             pieces,
-            model_type=_BPE,
+            model_type=BPE,
             byte_fallback=True,
             unk_piece="" if unknown is None else self._tokens[unknown],
             adds_prefix=self._strips,

@@ -56,6 +56,8 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
 _EVERY = 2**31
+_TRIED = 64
+"""The number of pieces that are decoded by the library, too, when a model is loaded."""
 _BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
@@ -136,6 +138,28 @@ class SentencePieceTokenizer(BaseTokenizer):
         except TokenizerLibraryError as error:
             what = f"a SentencePiece model with bad pieces: {error.__cause__}"
             raise TokenizerLoadError(f"{name!r}: {what:.300}") from error
+        self._check_decoding()
+
+    def _check_decoding(self) -> None:
+        """Raise TokenizerLoadError if this class decodes plain pieces as other text.
+
+        The models are those with a flag that is not known here, such as a space after each word.
+        """
+        plain = [i for i in range(self._size) if self._is_plain(i)]
+        sample = plain[:: max(len(plain) // _TRIED, 1)]
+        for ids in (sample, *([i] for i in sample)):
+            given, theirs = self.decode(ids), self._text(*ids)
+            if given != theirs:
+                told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
+                raise TokenizerLoadError(
+                    f"{self.name!r}: a SentencePiece model of this kind: {told}"
+                )
+
+    def _is_plain(self, token_id: int) -> bool:
+        is_other = token_id in self._control or token_id in self._unknown
+        name = self._names[token_id].removeprefix(_SPACE)
+        is_spaced = _SPACE in name[:-1] or name in ("", _SPACE)
+        return not (is_other or is_spaced or name.startswith("<0x"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -214,13 +238,15 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _stripped(self) -> int:
         """The number of spaces that the library removes from the beginning of a text."""
-        spaced = (i for i in range(self._size) if self._is_spaced_word(i))
-        first = next(spaced, None)
-        if first is None or self._text(first).startswith(" "):
-            return 0
         space = self._processor.PieceToId(_SPACE)
-        twice = self.id_to_token(space) == _SPACE
-        return _EVERY if twice and not self._text(space, space, first).startswith(" ") else 1
+        has_space = self.id_to_token(space) == _SPACE
+        spaced = ([i] for i in range(self._size) if self._is_spaced_word(i))
+        letters = ([space, i] for i in range(self._size) if has_space and self._is_plain(i))
+        first = next(spaced, None) or next(letters, None)
+        if first is None or self._text(*first).startswith(" "):
+            return 0
+        is_every = has_space and not self._text(space, space, *first).startswith(" ")
+        return _EVERY if is_every else 1
 
     def _is_spaced_word(self, token_id: int) -> bool:
         piece = self._names[token_id]

@@ -215,17 +215,6 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
     return [[*first.values()], again]
 
 
-def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
-    """Return the tokens that the files in ``folder`` name and ``tokenizer`` lacks.
-
-    Raises :class:`~streamdec.TokenizerLoadError`.
-    """
-    own = guarded(tokenizer.get_added_tokens_decoder)
-    tokens = read_folder(folder, own).to_add({token.content for token in own.values()})
-    named = dict.fromkeys(token.content for token in tokens)
-    return [text for text in named if tokenizer.token_to_id(text) is None]
-
-
 def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer) -> dict[str, int]:
     """Return the declared ids of tokens that have other ids."""
     return {

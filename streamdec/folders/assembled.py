@@ -93,6 +93,8 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
     cls, pipeline = tokens.chosen.cls, tokens.pipeline
+    if not (proto.is_unigram or proto.is_bpe):
+        return "a SentencePiece model of whole words or of characters"
     if cls is not None and cls.how in ("python", "inherits", "decodes", "unknown"):
         return f"the class {cls.name} has its own code"
     if tokens.is_built and (

@@ -16,7 +16,7 @@ MAX_MODEL = 2**24
 """Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
 memory, and the library sentencepiece ends the process if there is too little."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-_UNIGRAM = 1
+_UNIGRAM, BPE = 1, 2
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
 Value = int | bytes
@@ -50,6 +50,11 @@ class ModelProto:
     def is_unigram(self) -> bool:
         """Whether the model is of the kind Unigram."""
         return self.model_type == _UNIGRAM
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether the model is of the kind BPE."""
+        return self.model_type == BPE
 
     @classmethod
     def parse(cls, content: bytes) -> ModelProto:

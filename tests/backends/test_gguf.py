@@ -20,6 +20,8 @@ from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*, which is not a token")
+
 IDS = {text: i for i, (text, _, _) in enumerate(LLAMA_TOKENS)}
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 FIRST = ["h", "e", "he", "Ġ", "Ġhe", "ü", "é", "<end>", "<tool ü>", "你"]
@@ -195,6 +197,11 @@ def test_an_unknown_way_of_splitting_is_warned_of_and_refused(tmp_path: Path) ->
         made(tmp_path, **BYTE_LEVEL | {"pre": "whitespace"})
 
 
+def test_a_role_whose_id_is_not_a_token_is_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(StreamdecWarning, match="the id of the bos_token is 99999, which is not"):
+        assert made(tmp_path, bos_token_id=99999).special_tokens.bos_token == "<s>"
+
+
 def test_roles_that_the_file_does_not_say_are_those_of_llama_cpp(tmp_path: Path) -> None:
     ids = ("bos_token_id", "eos_token_id", "unknown_token_id")
     special = made(tmp_path, **dict.fromkeys(ids)).special_tokens
@@ -224,6 +231,8 @@ def test_roles_that_the_file_does_not_say_are_those_of_llama_cpp(tmp_path: Path)
         ({"scores": 5}, "scores is not a list of numbers"),
         ({"scores": ["a"]}, "scores is not a list of numbers"),
         ({"scores": [True]}, "scores is not a list of numbers"),
+        ({"add_space_prefix": "false"}, "add_space_prefix is 'false', not a bool"),
+        ({"add_bos_token": 1}, "add_bos_token is 1, not a bool"),
         ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token has the unknown type -1"),
         ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token has the unknown type 7"),
     ],
