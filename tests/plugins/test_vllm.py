@@ -38,6 +38,7 @@ def engine() -> Iterator[SimpleNamespace]:
         found.ours = importlib.import_module("streamdec_vllm.detokenizer")
         found.patch = importlib.import_module("streamdec_vllm.patch")
         found.logs = importlib.import_module("streamdec_vllm.logs")
+        found.reasoning = importlib.import_module("streamdec_vllm.reasoning")
         yield found
 
 
@@ -47,10 +48,10 @@ def plugin(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.delenv(engine.plugin.SWITCH, raising=False)
     monkeypatch.delenv(engine.plugin.MARKERS, raising=False)
     engine.logs._said.clear()
-    engine.ours._default_markers.cache_clear()
+    engine.reasoning._setting.cache_clear()
     yield engine.plugin
     engine.plugin.unregister()
-    engine.ours._default_markers.cache_clear()
+    engine.reasoning._setting.cache_clear()
 
 
 @pytest.fixture
@@ -229,10 +230,121 @@ def test_stops_between_markers_are_ignored(
     extra = {plugin.FIELD: ["(", ")"]}
     assert outcome(engine, given, stop="two", extra_args=extra).text == "(two) one "
     monkeypatch.setenv(plugin.MARKERS, '["(", ")"]')
-    engine.ours._default_markers.cache_clear()
+    engine.reasoning._setting.cache_clear()
     assert outcome(engine, given, stop="two").text == "(two) one "
     extra = {plugin.FIELD: []}
     assert outcome(engine, given, stop="two", extra_args=extra).text == "("
+
+
+def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace, plugin: Any) -> None:
+    """A parser that sees an id without its text files it wrongly (vllm-project/vllm#51641)."""
+    given = ["one two", "</think>", "three ", "one two"]
+
+    def deltas() -> list[str]:
+        found = detokenizer(engine, stop=["a long stop string"])
+        texts = []
+        for place, text in enumerate(given, 1):
+            found.update(encoded(text), False)
+            texts.append(found.get_next_output_text(place == len(given), delta=True))
+        return texts
+
+    without = deltas()
+    assert "".join(without) == "".join(given)
+    assert without != given
+    plugin.register()
+    assert deltas() == given
+
+
+def begin_engine(engine: SimpleNamespace, parser: str) -> None:
+    """Begin an engine with a reasoning parser, as ``AsyncLLM`` and ``LLMEngine`` do."""
+    inputs = importlib.import_module("vllm.v1.engine.input_processor")
+    config = SimpleNamespace(structured_outputs_config=SimpleNamespace(reasoning_parser=parser))
+    inputs.InputProcessor(config, SimpleNamespace(tokenizer=engine.tokenizer))
+
+
+@pytest.mark.parametrize("by_request", [True, False])
+@pytest.mark.parametrize("parser", ["qwen3", "deepseek_v3"])
+@pytest.mark.parametrize(
+    ("prompt", "given", "expected"),
+    [
+        ("a", "<think>b two</think> one two", "<think>b two</think> one "),
+        ("a", "one two three", "one "),
+        (
+            "a",
+            "<think>two</think>one<think>two</think> two",
+            "<think>two</think>one<think>two</think> ",
+        ),
+        ("a", "<think>b two three", "<think>b two three"),
+        ("a<think>", "b two</think> one two", "b two</think> one "),
+        ("a<think></think>", "one two three", "one "),
+    ],
+)
+def test_the_markers_of_the_reasoning_parser(
+    engine: SimpleNamespace,
+    plugin: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    by_request: bool,
+    parser: str,
+    prompt: str,
+    given: str,
+    expected: str,
+) -> None:
+    plugin.register()
+    begin_engine(engine, parser)
+    params: dict[str, Any] = {"stop": "two", "prompt": encoded(prompt)}
+    before = outcome(engine, [encoded(given)], **params)
+    assert before.text == given.partition("two")[0]  # off by default
+    if by_request:
+        params["extra_args"] = {plugin.FIELD: "auto"}
+    else:
+        monkeypatch.setenv(plugin.MARKERS, "auto")
+        engine.reasoning._setting.cache_clear()
+    for size in (1, 100):
+        assert outcome(engine, steps(encoded(given), size), **params).text == expected
+    if not by_request:
+        params["extra_args"] = {plugin.FIELD: []}
+        assert outcome(engine, [encoded(given)], **params) == before
+
+
+@pytest.mark.parametrize(
+    ("parser", "message"),
+    [
+        ("", "without a reasoning parser"),
+        ("openai_gptoss", "names no markers"),
+        ("unknown", "the parser unknown failed"),
+    ],
+)
+def test_a_parser_without_markers(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    parser: str,
+    message: str,
+) -> None:
+    plugin.register()
+    begin_engine(engine, parser)
+    extra = {plugin.FIELD: "auto"}
+    found = outcome(engine, [encoded("<think>two")], stop="two", extra_args=extra)
+    assert found.text == "<think>"
+    assert message in log.text
+
+
+def test_invalid_markers(
+    engine: SimpleNamespace,
+    plugin: Any,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plugin.register()
+    for given in ("think", ["<think>"], 3):
+        extra = {plugin.FIELD: given}
+        found = detokenizer(engine, stop="two", extra_args=extra)
+        assert found.update(encoded("one two"), False) == "two"
+        assert type(found) is engine.detokenizers.FastIncrementalDetokenizer
+    monkeypatch.setenv(plugin.MARKERS, "think")
+    engine.reasoning._setting.cache_clear()
+    assert outcome(engine, [encoded("one two")], stop="two").text == "one "
+    assert "must be auto or a list" in log.text
 
 
 def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -> None:
@@ -405,3 +517,15 @@ def test_the_stand_ins_are_like_vllm() -> None:
     vllm = imported()
     assert fields <= vars(detokenizer(vllm)).keys()
     assert cases(vllm) == expected
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm")
+@pytest.mark.parametrize("parser", ["qwen3", "deepseek_r1", "deepseek_v3", "glm45", "kimi_k2"])
+def test_the_markers_of_the_parsers_of_vllm(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PLUGINS / "vllm"))
+    reasoning = importlib.import_module("streamdec_vllm.reasoning")
+    vllm = imported()
+    config = SimpleNamespace(structured_outputs_config=SimpleNamespace(reasoning_parser=parser))
+    reasoning.note_engine(vllm.tokenizer, config)
+    params = vllm.params(extra_args={"ignore_stops_between": "auto"})
+    assert reasoning.markers_of(params, vllm.tokenizer) == (("<think>", "</think>"),)

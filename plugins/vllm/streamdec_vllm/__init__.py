@@ -29,13 +29,14 @@ SWITCH = "STREAMDEC_VLLM"
 the expected methods and parameters. By default it is used with tested versions only."""
 
 MARKERS = "STREAMDEC_VLLM_REASONING_MARKERS"
-"""The environment variable with the markers of the model's reasoning, as a JSON list of texts or
-ids: ``["<think>", "</think>"]``. Stop strings between them are ignored in all requests."""
+"""The environment variable with the markers of the model's reasoning. ``auto``: those of the
+engine's reasoning parser. Otherwise a JSON list of texts or ids: ``["<think>", "</think>"]``. Stop
+strings between them are ignored in all requests."""
 
 FIELD = "ignore_stops_between"
 """The key of ``SamplingParams.extra_args`` (``vllm_xargs`` of a request to the server) with the
-markers for one request, as a list. With an empty list, stop strings count everywhere in this
-request, even if ``STREAMDEC_VLLM_REASONING_MARKERS`` is set."""
+markers for one request, as a list, or ``auto``. With an empty list, stop strings count everywhere
+in this request, even if ``STREAMDEC_VLLM_REASONING_MARKERS`` is set."""
 
 TRIED = ("0.33",)
 """The series of vLLM that the tests of this plugin were run with."""

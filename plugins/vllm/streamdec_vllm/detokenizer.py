@@ -10,9 +10,8 @@ What differs from vLLM's own class, and why, is in the README.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,14 +32,13 @@ from streamdec import (
     TokenIdError,
     TokenizerLoadError,
 )
-from streamdec_vllm import FIELD, MARKERS, markers_setting
 from streamdec_vllm.logs import say_once, say_why_left
+from streamdec_vllm.reasoning import Pairs, markers_of
 
 __all__ = ["Detokenizer", "why_unsupported"]
 
 NO_CONDITIONS = StopConditions()
 NOTHING = Chunk()
-Sections = tuple[tuple[str | int, str | int], ...]
 
 
 def why_unsupported(tokenizer: Any, request: Any) -> str | None:
@@ -83,7 +81,7 @@ def _wrapped(inner: Any) -> Any:
 
 @lru_cache(maxsize=4_096)
 def _conditions(
-    stop: tuple[str, ...], min_tokens: int, is_visible: bool, markers: Sections
+    stop: tuple[str, ...], min_tokens: int, is_visible: bool, markers: Pairs
 ) -> StopConditions:
     """The conditions of a request; the same object for equal ones.
 
@@ -95,42 +93,6 @@ def _conditions(
         include_stop_str_in_output=is_visible,
         ignore_stops_between=markers,
     )
-
-
-def _markers(params: Any) -> Sections:
-    """Return the pairs of markers between which the stops of a request are ignored."""
-    given = (params.extra_args or {}).get(FIELD)
-    return _default_markers() if given is None else _pairs(given)
-
-
-def _pairs(given: Any) -> Sections:
-    """Return pairs of markers.
-
-    ``given`` is a list of pairs, or flat, as vLLM's server needs it.
-    """
-    flat = [
-        each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
-    ]
-    if len(flat) % 2:
-        raise ValueError(
-            f"{FIELD}: expected pairs of an opening and a closing marker, got {given!r:.80}"
-        )
-    return tuple(zip(flat[::2], flat[1::2], strict=True))
-
-
-@cache
-def _default_markers() -> Sections:
-    """Return the markers of the environment variable."""
-    given = markers_setting()
-    if not given.strip():
-        return ()
-    try:
-        pairs = _pairs(json.loads(given))
-        StopConditions(ignore_stops_between=pairs)
-    except Exception as error:
-        say_once(f'{MARKERS} must be a JSON list such as ["<think>", "</think>"]: {error}')
-        return ()
-    return pairs
 
 
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
@@ -166,7 +128,8 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         stop = (stop,) if isinstance(stop, str) else tuple(stop)
         conditions = NO_CONDITIONS
         if stop:
-            conditions = _conditions(stop, min_tokens, self._shows_stop, _markers(self._params))
+            markers = markers_of(self._params, self._tokenizer)
+            conditions = _conditions(stop, min_tokens, self._shows_stop, markers)
         self._decoder = StopSequenceDecoder(
             _decoder_for(self._tokenizer),
             conditions,

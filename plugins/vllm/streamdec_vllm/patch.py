@@ -2,19 +2,25 @@
 
 vLLM makes the detokenizer of a request with this class method and nothing else, so replacing it on
 the class works whichever module has imported the class before.
+
+That method does not get the configuration of the engine. ``InputProcessor.__init__`` does, which
+each engine calls before its first request, so it is wrapped to note the reasoning parser.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 from vllm.v1.engine import detokenizer as theirs
+from vllm.v1.engine.input_processor import InputProcessor
 
 from streamdec_vllm import SWITCH, TRIED, __version__
 from streamdec_vllm.detokenizer import Detokenizer, why_unsupported
 from streamdec_vllm.logs import logger, say_once, say_why_left
+from streamdec_vllm.reasoning import note_engine
 
 __all__ = ["apply", "undo"]
 
@@ -30,6 +36,7 @@ _EXPECTED = {
 
 _stock: classmethod[Any, Any, Any] | None = None
 """vLLM's own class method, while ours is in its place."""
+_stock_init: Callable[..., None] = InputProcessor.__init__
 
 
 def apply(*, is_forced: bool) -> None:
@@ -67,6 +74,7 @@ def apply(*, is_forced: bool) -> None:
         return
     _stock = theirs.IncrementalDetokenizer.__dict__[_NAME]
     setattr(theirs.IncrementalDetokenizer, _NAME, classmethod(_from_new_request))
+    InputProcessor.__init__ = _init
     logger.info(
         "streamdec %s decodes the text of requests (%s=off turns it off)",
         version("streamdec"),
@@ -79,6 +87,7 @@ def undo() -> None:
     global _stock
     if _stock is not None:
         setattr(theirs.IncrementalDetokenizer, _NAME, _stock)
+        InputProcessor.__init__ = _stock_init
         _stock = None
 
 
@@ -106,3 +115,12 @@ def _from_new_request(cls: type[Any], tokenizer: Any, request: Any) -> Any:
         except Exception as error:
             say_why_left(error)
     return _stock.__func__(cls, tokenizer, request)
+
+
+def _init(self: Any, *args: Any, **options: Any) -> None:
+    """Initialize vLLM's ``InputProcessor``, and note its reasoning parser."""
+    _stock_init(self, *args, **options)
+    try:
+        note_engine(self.renderer.tokenizer, self.vllm_config)
+    except Exception as error:
+        say_once("the reasoning parser of this vLLM was not found", exc_info=error)

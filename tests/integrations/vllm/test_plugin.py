@@ -24,7 +24,7 @@ pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
-from streamdec_vllm import detokenizer, logs, patch
+from streamdec_vllm import logs, patch, reasoning
 from streamdec_vllm.detokenizer import Detokenizer
 from vllm.v1.engine import detokenizer as theirs
 
@@ -38,11 +38,11 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave vLLM as it was, and forget what was logged."""
     monkeypatch.delenv(streamdec_vllm.SWITCH, raising=False)
     monkeypatch.delenv(streamdec_vllm.MARKERS, raising=False)
-    detokenizer._default_markers.cache_clear()
+    reasoning._setting.cache_clear()
     monkeypatch.setattr(logs, "_said", set())
     yield
     streamdec_vllm.unregister()
-    detokenizer._default_markers.cache_clear()
+    reasoning._setting.cache_clear()
 
 
 @pytest.fixture

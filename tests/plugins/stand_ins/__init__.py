@@ -21,7 +21,13 @@ HERE = Path(__file__).resolve().parent
 PLUGINS = HERE.parents[2] / "plugins"
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
 MODULES = {
-    "vllm": ("vllm.sampling_params", "vllm.v1.engine", "vllm.v1.engine.detokenizer"),
+    "vllm": (
+        "vllm.reasoning",
+        "vllm.sampling_params",
+        "vllm.v1.engine",
+        "vllm.v1.engine.detokenizer",
+        "vllm.v1.engine.input_processor",
+    ),
     "sglang": (
         "sglang.srt.managers.detokenizer_manager",
         "sglang.srt.managers.io_struct",
@@ -30,7 +36,7 @@ MODULES = {
     ),
 }
 """The modules of each engine that have a stand-in."""
-STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "Req", "SamplingParams")
+STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "InputProcessor", "Req", "SamplingParams")
 """Classes of which the stand-in has a part of the fields."""
 
 
