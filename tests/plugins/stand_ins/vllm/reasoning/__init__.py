@@ -6,34 +6,36 @@ from typing import Any
 
 
 class ReasoningParser:
-    """A parser that names no markers, as that of gpt-oss."""
+    """A parser that names no markers, like that of gpt-oss."""
 
     def __init__(self, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
-        thinks = (kwargs.get("chat_template_kwargs") or {}).get("thinking", False)
-        self.has_markers = self.has_markers_for(thinks)
-
-    def has_markers_for(self, thinks: bool) -> bool:
-        return False
+        self.options = kwargs.get("chat_template_kwargs") or {}
 
     @property
     def reasoning_start_str(self) -> str | None:
-        return "<think>" if self.has_markers else None
+        return None
 
     @property
     def reasoning_end_str(self) -> str | None:
-        return "</think>" if self.has_markers else None
+        return None
 
 
 class _Qwen3(ReasoningParser):
-    def has_markers_for(self, thinks: bool) -> bool:
-        return True
+    @property
+    def reasoning_start_str(self) -> str | None:
+        return "<think>"
+
+    @property
+    def reasoning_end_str(self) -> str | None:
+        return "</think>"
 
 
-class _DeepSeekV3(ReasoningParser):
-    """Has markers only if the chat template was told to think."""
+class _DeepSeekV3(_Qwen3):
+    """Has markers only if the chat template is to open the reasoning."""
 
-    def has_markers_for(self, thinks: bool) -> bool:
-        return thinks
+    @property
+    def reasoning_start_str(self) -> str | None:
+        return "<think>" if self.options.get("thinking") else None
 
 
 class ReasoningParserManager:
