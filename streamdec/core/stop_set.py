@@ -350,7 +350,7 @@ class StopSet:
 def _forget_ids(table: weakref.ref[Table], ids: frozenset[int]) -> None:
     found = table()
     if found is not None:
-        found.forget_ids(ids)
+        found.name_ids(ids, by=-1)
 
 
 def _named_stops(conditions: StopConditions, skipped: SkippedIds) -> Mapping[int, NamedStop]:
