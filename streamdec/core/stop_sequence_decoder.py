@@ -204,8 +204,3 @@ class StopSequenceDecoder(TokenDecoder):
         ('Hi', '\nUs', 'er:')
         """
         return release(self)
-
-    @property
-    def _section(self) -> str | None:
-        """The name of the section in which the jailed text, or the next one, begins."""
-        return self._stops.names[self._state.section]
