@@ -6,7 +6,8 @@ withheld until it closes, because one bad byte turns every byte of the run into 
 the ``tokenizers`` library). Once a run is certainly bad, each of its bytes becomes a U+FFFD at
 once. An example of the exact mode:
 
-token "a" <0xE4> <0xBD> <0xA0> "b" <0xE4> "c" output "a" "" "" "" "\u4f60b" "" "\ufffdc"
+    token     "a"   <0xE4>  <0xBD>  <0xA0>  "b"          <0xE4>  "c"
+    output    "a"   ""      ""      ""      "\u4f60b"    ""      "\ufffdc"
 
 The complete characters of a run that the prompt opened are the prompt's text. After the prompt
 only the bytes of its unfinished character remain in the run.
