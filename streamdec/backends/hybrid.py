@@ -400,11 +400,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
             self._tell("fails")
             return None
 
-    @property
-    def fast_encoder(self) -> FastEncoder | None:
-        """The fastokens encoder if it is in use, else None; for comparisons."""
-        return self._fast
-
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
