@@ -169,7 +169,7 @@ class IdleSource:
         try:
             return await self._pull(), None
         except anyio.get_cancelled_exc_class() as error:
-            if self._scope.cancel_called or _is_cancelled():
+            if self._scope.cancel_called or is_cancelled():
                 raise
             return None, error  # something that the source awaited was cancelled
         except BaseException as error:  # noqa: BLE001 (the reader raises it)
@@ -180,8 +180,8 @@ class IdleSource:
             await completed(self._close)
 
 
-def _is_cancelled() -> bool:
-    """Whether this task is being cancelled.
+def is_cancelled() -> bool:
+    """Whether this task is being cancelled, and not just something that it waits for.
 
     On trio this is always true, because nothing else raises a cancellation.
     """
