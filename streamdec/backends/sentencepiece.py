@@ -1,10 +1,9 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by rules.
 
 In: a model file or its content. Out: a :class:`~streamdec.protocols.Tokenizer`. The library
-supplies the pieces, their types and the rule for the beginning of a text. For a byte that is not
-part of a character, the library and eager streams output one U+FFFD. ``decode``, and streams with
-``byte_fallback="exact"``, output U+FFFD for each byte of a run if one byte of it is bad, as
-``tokenizers`` does for such models. All of them agree if every run is valid UTF-8.
+supplies the pieces, their types and the rule for the beginning of a text. In a run of bytes that is
+not UTF-8, ``decode`` outputs U+FFFD for each byte, as ``tokenizers`` does for such models; the
+library and eager streams only for each byte that is not part of a character.
 
 Differences from the library:
 
