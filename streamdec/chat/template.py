@@ -35,7 +35,7 @@ from streamdec.chat.messages import (
 from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import FAILS, check_template
+from streamdec.chat.static_check import FAILS, parse_template
 from streamdec.errors import ChatTemplateError
 from streamdec.mistakes import check_flag
 
@@ -408,7 +408,7 @@ class ChatTemplate:
             return content_format_isolated(
                 source, profile=self.profile, is_of_request=not self._is_own(source)
             )
-        return content_format_of(check_template(self._environment, source).tree)
+        return content_format_of(parse_template(self._environment, source))
 
     def openai_messages(
         self,
