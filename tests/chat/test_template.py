@@ -19,7 +19,7 @@ import pytest
 from streamdec.chat import rendering
 from streamdec.chat import template as module
 from streamdec.chat.template import ChatTemplate
-from streamdec.errors import ChatTemplateError, StreamdecError
+from streamdec.errors import ChatTemplateError, StreamdecError, StreamdecWarning
 from tests.chat import cases
 
 USER = [{"role": "user", "content": "Hi"}]
@@ -358,6 +358,13 @@ def test_a_rendering_within_a_rendering_has_its_own_spans() -> None:
     outer = ChatTemplate("x{{ strftime_now('%Y') }}{% generation %}y{% endgeneration %}", now=now)
     assert outer.render_with_spans(USER) == ("x2026y", [(5, 6)])
     assert found == [("abc", [(2, 3)])]
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_template_without_generation_tags_warns_that_it_has_no_spans(isolate: bool) -> None:
+    template = ChatTemplate("{{ add_generation_prompt }}", isolate=isolate)
+    with pytest.warns(StreamdecWarning, match="has no {% generation %} tags"):
+        assert template.render_with_spans(USER) == ("False", [])
 
 
 def test_a_message_left_open_has_no_spans() -> None:
