@@ -88,7 +88,7 @@ def test_the_schema_is_known_before_any_row() -> None:
 def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
     with pytest.raises(
-        SourceError, match="already; choose other names .* the option prefix, such as 'new_'$"
+        SourceError, match=r"already; choose other names .* the option prefix, such as 'new_'$"
     ):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
     decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
