@@ -60,7 +60,7 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, which finds the keys of a dict first: it looks for attributes first."""
+    """jinja2's sandbox, with a short way to the keys of a dict."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return ``obj.attribute``, or what the sandbox returns instead."""
