@@ -29,20 +29,6 @@ from streamdec.errors import EncodeError
 from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
 from streamdec.tokenizers.encoding_cache import EncodingCache
 
-__all__ = [
-    "OWL",
-    "TOKENIZER",
-    "Counted",
-    "Letters",
-    "Samples",
-    "act",
-    "counted",
-    "hooked",
-    "parsed",
-    "read",
-    "samples_of",
-]
-
 TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
 OWL = "Hi 🦉"

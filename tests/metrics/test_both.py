@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import prometheus_client
 import pytest
@@ -16,8 +15,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from streamdec import hooks
+from streamdec.errors import MissingExtraError
 from streamdec.hooks import Call, Loaded
-from streamdec.metrics import INSTRUMENTS, Hook, Instrument, OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
 from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
 from tests.metrics.conftest import Run
@@ -85,56 +85,19 @@ def test_threads_that_meet_new_labels_at_once_share_what_is_made_for_them() -> N
     assert len(recorder.asked) == len({*recorder.asked}) == 6
 
 
-def prometheus() -> Recorder:
-    return PrometheusMetrics(prometheus_client.CollectorRegistry())
-
-
-def opentelemetry() -> Recorder:
-    return OpenTelemetryMetrics(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
-
-
-@pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_an_error_of_a_metrics_library_does_not_reach_the_stream(
-    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("module", "extra", "make"),
+    [
+        ("prometheus_client", "prometheus", PrometheusMetrics),
+        ("opentelemetry.metrics", "otel", OpenTelemetryMetrics),
+    ],
+)
+def test_without_its_library_the_error_says_what_to_install(
+    module: str, extra: str, make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
-
-    metrics = make()
-    monkeypatch.setattr(metrics, "_bind", fail)
-    told: list[str] = []
-
-    class After(Hook):
-        def stream_ended(self, event: Any) -> None:
-            told.append(event.finish_reason)
-
-    with hooked(metrics, After()):
-        assert read([0, 1], Letters()) == "ab"
-        assert read([0, 1], Letters(), stop="b") == "a"
-    assert told == ["length", "stop"]
-    [record] = [each for each in caplog.records if each.name != "streamdec"]
-    assert (record.name, record.levelno) == ("streamdec.hooks", logging.ERROR)
-
-
-@pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_failed_loads_do_not_use_up_the_label_limit(
-    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metrics = make()
-    bound: list[dict[str, str]] = []
-    bind = metrics._bind
-
-    def note(instrument: Instrument, labels: dict[str, str]) -> Record:
-        bound.append(labels)
-        return bind(instrument, labels)
-
-    monkeypatch.setattr(metrics, "_bind", note)
-    for number in range(MAX_LABEL_SETS + 10):
-        metrics.loaded(Loaded("", f"no such {number}", "", 0.1, 0, "TokenizerLoadError"))
-    metrics.loaded(Loaded("gguf", "./model", "gguf", 0.1, 500, None))
-    assert {"error_type": "TokenizerLoadError"} in bound
-    assert {"tokenizer_type": "gguf", "tokenizer": "./model"} in bound
-    assert not any(OTHER in labels.values() for labels in bound)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'streamdec\[{extra}\]'"):
+        make()
 
 
 def test_a_path_that_is_not_utf_8_can_be_exported() -> None:
@@ -156,13 +119,33 @@ def test_a_second_hook_where_one_counts_is_rejected() -> None:
     ]
     for make in makers:
         first = make()
-        with pytest.raises(
-            ValueError, match=r"already has (an OpenTelemetryMetrics hook|metrics with these names)"
-        ):
+        with pytest.raises(ValueError, match=r"already has (an OpenTel|metrics with these names)"):
             make()
         for _ in range(2):  # the same one may be added again
             with hooked(first):
                 assert read([0, 1], Letters()) == "ab"
+
+
+def test_names_that_callers_choose_do_not_fill_the_memory() -> None:
+    """A failed load, of a name that is no tokenizer, does not count for the limit."""
+    failed, extra = "TokenizerLoadError", 50
+    with counted() as made:
+        for hook in hooks.installed:
+            for number in range(MAX_LABEL_SETS + extra):
+                hook.loaded(Loaded("", f"no-model-{number}", "", 0.1, 0, failed))
+            for number in range(MAX_LABEL_SETS + extra):
+                hook.loaded(Loaded("gguf", f"model-{number}", "gguf", 0.1, number, None))
+        for samples in (parsed(made.prometheus), parsed(made.translated)):
+            sizes = [labels for name, labels in samples if name == "streamdec_vocabulary_size"]
+            assert len(sizes) == MAX_LABEL_SETS
+            loads = {
+                dict(labels)["format"]: value
+                for (name, labels), value in samples.items()
+                if name == "streamdec_loads_total"
+            }
+            assert loads == {"gguf": MAX_LABEL_SETS - 1, OTHER: extra + 1}
+            errors = frozenset({("error_type", failed)})
+            assert samples["streamdec_load_errors_total", errors] == MAX_LABEL_SETS + extra
 
 
 def test_metrics_contain_no_text(ran: Run) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import yaml
+
 from streamdec.metrics import INSTRUMENTS
 from tests.metrics.test_prometheus import named
 from tests.support.pages import Page, printed_by
@@ -47,14 +49,19 @@ def test_the_hook_prints_what_the_page_says() -> None:
     assert printed_by(code) == text.splitlines()
 
 
-def test_queries_ask_for_metrics_and_labels_that_there_are() -> None:
-    queries = "".join(PAGE.of_kind("promql"))
-    asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", queries)
-    assert len(asked) > 7
-    for name, labels in asked:
-        instrument = named(name)
-        assert name.endswith(("_sum", "_count", "_bucket")) == (instrument.kind == "histogram")
-        assert {*re.findall(r"(\w+)=", labels)} <= {*instrument.labels}
-    for labels in re.findall(r"sum by \(([^)]+)\)", queries):
-        known = {"le"} | {label for each in INSTRUMENTS for label in each.labels}
-        assert {*labels.split(", ")} <= known
+def test_queries_and_alerts_use_exported_metrics_and_labels() -> None:
+    (rules,) = PAGE.of_kind("yaml")
+    alerts = yaml.safe_load(rules)["groups"][0]["rules"]
+    queries = [*PAGE.of_kind("promql"), *(alert["expr"] for alert in alerts)]
+    labels = {"le"}.union(*(each.labels for each in INSTRUMENTS))
+    for query in queries:
+        asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", query)
+        assert asked
+        for name, selector in asked:
+            instrument = named(name)
+            assert name.endswith(("_sum", "_count", "_bucket")) == (instrument.kind == "histogram")
+            assert {*re.findall(r"(\w+)=", selector)} <= {*instrument.labels}
+        for group in re.findall(r"sum by \(([^)]+)\)", query):
+            assert {*group.split(", ")} <= labels
+    explained = Page(PAGE.path, "What to alert on").rows("alert")
+    assert [name.strip("`") for name in explained] == [alert["alert"] for alert in alerts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import pytest
@@ -16,7 +15,6 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-from streamdec.errors import MissingExtraError
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics
 from tests.metrics.activity import Letters, hooked, read
 from tests.metrics.conftest import Run
@@ -40,16 +38,6 @@ def test_an_instrument_is_exported_as_the_table_says(each: Instrument, ran: Run)
         assert [*point.attributes] == [
             {"error_type": "error.type"}.get(label, label) for label in each.labels
         ]
-
-
-def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None:
-    [point] = ran.opentelemetry["streamdec.stream.errors"].data.data_points
-    assert dict(point.attributes or {}) == {
-        "tokenizer_type": "huggingface",
-        "error.type": "OSError",
-    }
-    [point] = ran.opentelemetry["streamdec.load.errors"].data.data_points
-    assert dict(point.attributes or {}) == {"error.type": "TokenizerLoadError"}
 
 
 def test_deltas_count_from_the_last_export() -> None:
@@ -77,11 +65,3 @@ def exported(reader: InMemoryMetricReader) -> Counter[str]:
         for point in metric.data.data_points:
             sums[metric.name] += getattr(point, "value", 0) or getattr(point, "sum", 0)
     return sums
-
-
-def test_without_the_library_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[otel\]'"):
-        OpenTelemetryMetrics()
