@@ -6,7 +6,6 @@
     ├── RewriteError                          begin a new stream: decode() changed text
     ├── SnapshotError (ValueError)            use another snapshot, or its tokenizer
     ├── SourceError (ValueError)              change where ids come from: an engine, a file
-    ├── IdleTimeoutError (TimeoutError)       resume with another engine: this one is silent
     ├── QueueFullError (RuntimeError)         put again later: the queue is full
     ├── UnknownRequestError (KeyError)        the pool has no such request
     ├── TokenizerLoadError (ValueError)       pass another file, folder or name
@@ -25,7 +24,7 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from streamdec.chunks import Chunk
@@ -34,7 +33,6 @@ __all__ = [
     "ChatTemplateError",
     "EncodeError",
     "FinishedError",
-    "IdleTimeoutError",
     "MissingExtraError",
     "QueueFullError",
     "RewriteError",
@@ -213,41 +211,6 @@ class SourceError(StreamdecError, ValueError):
     Hello
     no token ids in a dict of ['text'], which the source yielded
     """
-
-
-class IdleTimeoutError(StreamdecError, TimeoutError):
-    """The source had no output for ``idle_timeout`` seconds, and was closed.
-
-    When: by ``stream`` with ``idle_timeout=``. If the engine raised an error when it was cancelled,
-    that is the ``__cause__``.
-
-    State: ``seconds`` (a float, the timeout), and ``snapshot`` (a dict), the state of the stream.
-
-    What to do: ``StopSequenceDecoder.restore(tokenizer, error.snapshot)``. Then ``wrap`` the result
-    and another source, or ``flush`` it for the withheld text. ``num_tokens`` of the result is the
-    number of ids that another engine must continue after.
-
-    >>> import anyio
-    >>> from streamdec import MockTokenizer, stream
-    >>> from streamdec.errors import IdleTimeoutError
-    >>> async def engine():
-    ...     yield 1
-    ...     await anyio.sleep_forever()
-    >>> async def main():
-    ...     try:
-    ...         async for chunk in stream(engine(), MockTokenizer(), idle_timeout=0.01):
-    ...             print(chunk.text)
-    ...     except IdleTimeoutError as error:
-    ...         print(error, error.snapshot["machine"])
-    >>> anyio.run(main)
-    Hello
-    no output of the source for 0.01 seconds stop
-    """
-
-    def __init__(self, seconds: float, snapshot: dict[str, Any]) -> None:
-        super().__init__(f"no output of the source for {seconds:g} seconds")
-        self.seconds = seconds
-        self.snapshot = snapshot
 
 
 class QueueFullError(StreamdecError, RuntimeError):

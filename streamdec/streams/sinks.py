@@ -42,7 +42,7 @@ class Sink(Protocol):
 
 
 def check_sink(sink: object) -> None:
-    """Raise TypeError for a sink that cannot be called, or that is a coroutine function."""
+    """Raise TypeError for a sink that cannot be called, or is a coroutine function."""
     if not callable(sink):
         raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
     if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):

@@ -4,8 +4,7 @@ In: the iterator, and a decoder. Out: chunks, each as soon as its text is decide
 closed as soon as it is no longer needed. Runs on asyncio and on trio.
 
 A stream pulls from the engine's iterator in the reader's own task, without a queue or a second
-task (unless it has an ``idle_timeout``). An engine that pushes ids puts them into a TokenQueue,
-from which the stream pulls.
+task. An engine that pushes ids puts them into a TokenQueue, from which the stream pulls.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.idle import IdleSource, check_seconds
 from streamdec.streams.owners import own
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
 from streamdec.streams.sources import Blocking, async_iterator_of, close_of
@@ -42,8 +40,8 @@ __all__ = ["TextStream", "stream", "wrap"]
 class TextStream(BaseStream[M]):
     """The chunks of one source, as an async iterator and an async context manager.
 
-    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder``,
-    ``on_stop`` and ``idle_timeout`` are theirs, ``reading`` has their other options. With a
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder`` and
+    ``on_stop`` are theirs, ``reading`` has their other options. With a
     StopSequenceDecoder it is about equivalent to::
 
         async for output in source:
@@ -72,8 +70,6 @@ class TextStream(BaseStream[M]):
     One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
     an asynchronous generator, if the first reader was between two chunks).
 
-    Raises ValueError for ``idle_timeout`` with a plain source.
-
     **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
     last chunk. **Cost.** If the source never waits, a token of ordinary text takes twice as long
     as in an asynchronous generator that only passes it on.
@@ -93,17 +89,9 @@ class TextStream(BaseStream[M]):
         decoder: M,
         reading: Reading,
         on_stop: Callable[[], object] | None = None,
-        idle_timeout: float | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
         pulled = async_iterator_of(source)
-        if idle_timeout is not None:
-            check_seconds(idle_timeout)
-            if isinstance(pulled, Blocking):
-                raise ValueError(
-                    "idle_timeout needs an async source: a plain one cannot be interrupted"
-                )
-            pulled = IdleSource(pulled, close_of(pulled), idle_timeout, decoder)
         self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
         if reading.is_over:
             pulled = Blocking(iter(()))
@@ -179,7 +167,6 @@ def stream(  # noqa: D417 (the rest is said together)
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = (),
     on_stop: Callable[[], object] | None = None,
-    idle_timeout: float | None = None,
     ids: Callable[[Any], Any] | None = None,
     cumulative: bool = False,
     index: int | None = None,
@@ -203,7 +190,7 @@ def stream(  # noqa: D417 (the rest is said together)
         options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
             ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
 
-    As for ``wrap`` are ``on_stop``, ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
+    As for ``wrap`` are ``on_stop``, ``ids``, ``cumulative``, ``index``,
     ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
 
     Returns:
@@ -242,7 +229,6 @@ def stream(  # noqa: D417 (the rest is said together)
         source,
         decoder,
         on_stop=on_stop,
-        idle_timeout=idle_timeout,
         ids=ids,
         cumulative=cumulative,
         index=index,
@@ -257,7 +243,6 @@ def wrap(
     decoder: M,
     *,
     on_stop: Callable[[], object] | None = None,
-    idle_timeout: float | None = None,
     ids: Callable[[Any], Any] | None = None,
     cumulative: bool = False,
     index: int | None = None,
@@ -278,9 +263,6 @@ def wrap(
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
             If the reader is cancelled while it waits for the source, the source is cancelled first.
-        idle_timeout: how many seconds the source may take for one output, at most 10**9; None for
-            no limit. With a limit the source runs in a separate task, which costs about 8
-            microseconds for each output.
         ids: a plain function that returns the ids of an output of another shape.
         cumulative: whether each output has all ids since the beginning instead of only the new ids.
         index: the number, from 0, of the sample to read if a request has several (``n > 1``). None:
@@ -292,10 +274,8 @@ def wrap(
 
     Raises:
         TypeError: at once, for an argument with a wrong type.
-        ValueError: at once, for an argument with a wrong value, or ``idle_timeout`` with a plain
-            source.
+        ValueError: at once, for an argument with a wrong value.
         RuntimeError: at once, if another stream or pool steps the decoder.
-        IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
         SourceError: while reading, for an output that cannot be read.
 
     Reading also raises all errors of the source and the decoder. Hooks are not called for streams
@@ -320,7 +300,7 @@ def wrap(
             return_token_ids=return_token_ids,
             finish_reason=finish_reason,
         )
-        return TextStream(source, decoder, reading, on_stop, idle_timeout)
+        return TextStream(source, decoder, reading, on_stop)
     except BaseException:
         _give_up(source)
         raise

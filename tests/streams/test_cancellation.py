@@ -137,23 +137,6 @@ async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[A
     assert len(reader.text) == reader.chunks.decoder.num_tokens <= MAX_TOKENS_AT_ONCE
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("idle_timeout", [None, 60])
-async def test_a_cancellation_is_not_an_idle_timeout(idle_timeout: float | None) -> None:
-    """A cancellation is not a timeout."""
-
-    async def before_pull(pulls: int) -> None:
-        if pulls == 2:
-            reader.scope.cancel()
-        await checkpoint()
-
-    engine = Engine(IDS, before_pull=before_pull)
-    reader = Reader(stream(engine, TOKENIZER, idle_timeout=idle_timeout))
-    await reader.read()
-    assert reader.scope.cancelled_caught
-    assert (reader.chunks.decoder.num_tokens, engine.closings) == (2, 1)
-
-
 # --- tasks that are cancelled without a scope -----------------------------------------------------
 
 

@@ -16,7 +16,6 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, SourceError, stream
-from streamdec.errors import IdleTimeoutError
 from tests.streams.engines import drained
 
 pytestmark = pytest.mark.anyio
@@ -76,46 +75,30 @@ async def assert_usable() -> None:
     await checkpoint()
 
 
-@pytest.mark.parametrize("idle_timeout", [None, NEVER])
 @pytest.mark.parametrize("holding", [*HOLDING])
-async def test_a_stop_closes_the_engine(holding: str, idle_timeout: float | None) -> None:
+async def test_a_stop_closes_the_engine(holding: str) -> None:
     engine = Engine(holding, [A, STOP, B])
     source = engine.generate()
-    chunks = await drained(stream(source, TOKENIZER, stop="STOP", idle_timeout=idle_timeout))
+    chunks = await drained(stream(source, TOKENIZER, stop="STOP"))
     assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [("a", None), ("", "stop")]
     assert engine.is_cleaned_up
     await assert_usable()
 
 
-@pytest.mark.parametrize("idle_timeout", [None, NEVER])
 @pytest.mark.parametrize("holding", [*HOLDING])
-async def test_an_engine_that_ends_by_itself(holding: str, idle_timeout: float | None) -> None:
+async def test_an_engine_that_ends_by_itself(holding: str) -> None:
     engine = Engine(holding, [A, B])
-    chunks = await drained(stream(engine.generate(), TOKENIZER, idle_timeout=idle_timeout))
+    chunks = await drained(stream(engine.generate(), TOKENIZER))
     assert "".join(chunk.text for chunk in chunks) == "ab"
     assert engine.is_cleaned_up
     await assert_usable()
 
 
-@pytest.mark.parametrize("idle_timeout", [None, NEVER])
 @pytest.mark.parametrize("holding", [*HOLDING])
-async def test_leaving_the_block_closes_the_engine(
-    holding: str, idle_timeout: float | None
-) -> None:
+async def test_leaving_the_block_closes_the_engine(holding: str) -> None:
     engine = Engine(holding, [A, B])
-    async with stream(engine.generate(), TOKENIZER, idle_timeout=idle_timeout) as chunks:
+    async with stream(engine.generate(), TOKENIZER) as chunks:
         assert (await anext(chunks)).text == "a"
-    assert engine.is_cleaned_up
-    await assert_usable()
-
-
-@pytest.mark.parametrize("holding", [*HOLDING])
-async def test_an_engine_that_is_silent_is_closed(holding: str) -> None:
-    engine = Engine(holding, [A])
-    chunks = stream(engine.generate(stalls=True), TOKENIZER, idle_timeout=0.2)
-    assert (await anext(chunks)).text == "a"
-    with pytest.raises(IdleTimeoutError):
-        await anext(chunks)
     assert engine.is_cleaned_up
     await assert_usable()
 
@@ -131,22 +114,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits(holding: str) -> None:
     await assert_usable()
 
 
-@pytest.mark.parametrize("holding", [*HOLDING])
-async def test_a_reader_with_an_idle_timeout_that_is_cancelled_elsewhere(holding: str) -> None:
-    """The engine has its own task, so the reader's cancellation does not touch its scopes."""
-    engine = Engine(holding, [A, B])
-    with anyio.CancelScope() as scope:
-        async with stream(engine.generate(), TOKENIZER, idle_timeout=NEVER) as chunks:
-            assert (await anext(chunks)).text == "a"
-            scope.cancel()
-            await checkpoint()
-    assert scope.cancelled_caught
-    assert engine.is_cleaned_up
-    await assert_usable()
-
-
-@pytest.mark.parametrize("idle_timeout", [None, NEVER])
-async def test_a_task_group_across_a_yield_cannot_be_closed(idle_timeout: float | None) -> None:
+async def test_a_task_group_across_a_yield_cannot_be_closed() -> None:
     """Each ``aclose()`` of it raises. The last chunk is output before the error."""
 
     async def generate() -> AsyncGenerator[int, None]:
@@ -155,7 +123,7 @@ async def test_a_task_group_across_a_yield_cannot_be_closed(idle_timeout: float 
             yield A
             yield STOP
 
-    chunks = stream(generate(), TOKENIZER, stop="STOP", idle_timeout=idle_timeout)
+    chunks = stream(generate(), TOKENIZER, stop="STOP")
     assert (await anext(chunks)).text == "a"
     assert (await anext(chunks)).finish_reason == "stop"
     with pytest.raises(SourceError, match=HOLDS_A_SCOPE):
@@ -183,31 +151,8 @@ async def test_a_task_that_was_cancelled_and_continues_closes_the_engine() -> No
     assert engine.is_cleaned_up
 
 
-@pytest.mark.anyio
-async def test_an_engine_with_a_task_group_that_is_late_only_times_out() -> None:
-    """Its late output is read. The timeout is raised at the next pull, and no error of closing."""
-
-    async def generate() -> AsyncGenerator[int, None]:
-        async with anyio.create_task_group() as group:
-            group.start_soon(anyio.sleep, 1)
-            yield A
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.05)
-            yield B
-
-    chunks = stream(generate(), TOKENIZER, idle_timeout=0.01)
-    assert (await anext(chunks)).text == "a"
-    assert (await anext(chunks)).text == "b"
-    with pytest.raises(IdleTimeoutError):
-        await anext(chunks)
-    await assert_usable()
-
-
 @pytest.mark.asyncio
-@pytest.mark.parametrize("idle_timeout", [None, NEVER])
-async def test_an_engine_that_waits_for_what_is_cancelled_is_not_late(
-    idle_timeout: float | None,
-) -> None:
+async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
     async def generate() -> AsyncGenerator[int, None]:
         yield A
         waiting = asyncio.ensure_future(asyncio.sleep(NEVER))
@@ -215,7 +160,7 @@ async def test_an_engine_that_waits_for_what_is_cancelled_is_not_late(
         waiting.cancel()
         await waiting
 
-    chunks = stream(generate(), TOKENIZER, idle_timeout=idle_timeout)
+    chunks = stream(generate(), TOKENIZER)
     assert (await anext(chunks)).text == "a"
     with pytest.raises(asyncio.CancelledError):
         await anext(chunks)

@@ -22,7 +22,6 @@ from streamdec import (
     iter_chunks,
     wrap,
 )
-from streamdec.errors import IdleTimeoutError
 from streamdec.metrics import Hook, add_hook
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
@@ -135,19 +134,6 @@ async def test_other_tasks_run_while_the_source_never_waits() -> None:
             pass
         group.cancel_scope.cancel()
     assert len(turns) >= 3
-
-
-@pytest.mark.anyio
-async def test_a_source_that_is_idle_for_too_long() -> None:
-    async def api() -> Any:
-        yield "Hi\nUs"
-        await anyio.sleep_forever()
-
-    texts: list[str] = []
-    with pytest.raises(IdleTimeoutError) as caught:
-        await put_into(texts, wrap(api(), decoder(), idle_timeout=0.01))
-    assert texts == ["Hi"]
-    assert TextStopDecoder.restore(caught.value.snapshot).jailed == "\nUs"
 
 
 @pytest.mark.anyio
