@@ -1,11 +1,7 @@
 """Hooks and their events, for metrics.
 
-A hook is called for rare events: the end of a stream, the encoding or decoding of a whole text, the
-loading of a tokenizer, a fallback to a slower encoder. Frequent events are counted, and the counts
-are part of the event at the end. No event contains text.
-
-:mod:`streamdec.metrics` has hooks for Prometheus and OpenTelemetry. Without a hook, events cost
-nothing.
+A hook is called for rare events. Frequent events are counted, and the counts are part of the event
+at the end of a stream. No event contains text. Without a hook, events cost nothing.
 """
 
 from __future__ import annotations
@@ -47,8 +43,6 @@ FallbackReason = Literal["missing", "refused", "fails"]
 
 class StreamEnded(NamedTuple):
     """The end of a stream, after its source was closed or its request left the pool.
-
-    It contains numbers and names, but no text and no ids.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.metrics import Hook, add_hook
@@ -167,7 +161,7 @@ class FellBack(NamedTuple):
 
 
 class Hook:
-    r"""Base class of hooks; each method does nothing until it is overridden.
+    """Base class of hooks; each method does nothing until it is overridden.
 
     Each method gets an ``event``, a named tuple. A method runs in the thread or task of the event,
     with its context variables, and blocks that thread or task, so it should be quick. Exceptions of
@@ -179,10 +173,8 @@ class Hook:
     ...     def stream_ended(self, event):
     ...         print(event.finish_reason, event.stop_kind, event.tokens)
     >>> remove = add_hook(Stops())
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\n"])
-    >>> [chunk.text for chunk in iter_chunks([0, 1, 2, 0], tokenizer, stop="\n")]
-    stop string 3
-    ['Hi', '!', '']
+    >>> chunks = [*iter_chunks([1, 2], MockTokenizer(), max_tokens=2)]
+    length None 2
     >>> remove()
     """
 
