@@ -1,8 +1,4 @@
-"""Many streams by request id, for an engine that generates for all in one loop.
-
-In: the new ids of a round, by request. Out: the chunk of each request. The pool uses no event loop
-and no threads. An error of one request ends only that request.
-"""
+"""Many streams by request id, for an engine that generates for all in one loop."""
 
 from __future__ import annotations
 
@@ -43,8 +39,7 @@ class DecoderPool:
     Raises TypeError if ``tokenizer`` is not a tokenizer.
 
     **Memory.** About 1.1 KB for each request (1.3 KB with ``return_token_ids``), also for each in
-    ``ended``. **Cost.** A round costs little more than the steps of its requests; requests without
-    ids cost nothing. **Threads.** One thread at a time.
+    ``ended``. **Threads.** One thread at a time.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -117,12 +112,6 @@ class DecoderPool:
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
         ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
         steps; TypeError if either has a wrong type.
-
-        >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> pool = DecoderPool(MockTokenizer())
-        >>> pool.adopt(7, StopSequenceDecoder(pool.tokenizer, StopConditions(max_tokens=1)))
-        >>> pool.step({7: 1})
-        {7: Chunk(text='Hello', finish_reason='length')}
         """
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
@@ -170,8 +159,7 @@ class DecoderPool:
         ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
 
         For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
-        is no chunk. An engine that runs a step ahead sends ids of requests that have just ended. So
-        after each round it drops the requests in ``ended`` and ``errors``.
+        is no chunk. So after each round, an engine drops the requests in ``ended`` and ``errors``.
 
         With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
         a chunk for each.
@@ -188,10 +176,8 @@ class DecoderPool:
         >>> chunks = pool.step({"a": [1, -5], "b": 2})
         >>> chunks["a"].text, chunks["a"].finish_reason
         ('Hello', 'error')
-        >>> for request_id, error in pool.errors.items():
-        ...     print(f"{request_id}: {type(error).__name__}: {error}")
-        a: TokenIdError: token 1 is out of range: -5; a token id is an integer from 0 to 4294967295
-        b: UnknownRequestError: the pool has no request 'b'
+        >>> str(pool.errors["b"])
+        "the pool has no request 'b'"
         """
         if not isinstance(token_ids, Mapping):
             told = f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"

@@ -1,7 +1,4 @@
-"""Turn the outputs of a source into chunks, for plain and asynchronous streams.
-
-In: outputs. Out: chunks. The last chunk is kept until the source is closed.
-"""
+"""Turn the outputs of a source into chunks, for plain and asynchronous streams."""
 
 from __future__ import annotations
 
@@ -248,8 +245,8 @@ class BaseStream(Generic[M]):
     def pending_text(self) -> str:
         """The text that would be output if no more ids came. Reading it changes nothing.
 
-        It is "" after the last chunk. A Sequence has no end: there it is the U+FFFD of the held
-        bytes, or "" if none are held.
+        It is "" after the last chunk. Of a Sequence, which has no end, it is the U+FFFD of the held
+        bytes.
         """
         return self._reading.pending_text
 
@@ -257,8 +254,7 @@ class BaseStream(Generic[M]):
     def pending_token_ids(self) -> tuple[int, ...]:
         """The ids that were read and have no chunk yet; () without ``return_token_ids``.
 
-        These are the ids of ``pending_text``, and ids without text. They are not part of a
-        snapshot.
+        They are not part of a snapshot.
         """
         return self._reading.pending_token_ids
 

@@ -1,9 +1,4 @@
-"""Sinks, to which a pool sends the chunks of a request while it steps it.
-
-The pool calls a sink as soon as it has a chunk, without a queue, a lock or a task switch. For a
-thousand requests in one round, a queue and a task for each would cost many times as much as
-decoding.
-"""
+"""Sinks, to which a pool sends the chunks of a request while it steps it."""
 
 from __future__ import annotations
 

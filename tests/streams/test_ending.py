@@ -134,28 +134,6 @@ async def test_an_asynchronous_iterator_may_have_close_instead_of_aclose(is_asyn
     assert closings == ["called", "awaited"][: 1 + is_async]
 
 
-@pytest.mark.parametrize("name", ["aclose", "close"])
-async def test_an_iterator_without_aiter_is_accepted(name: str) -> None:
-    """``async for`` asks only the first for one."""
-
-    class Bare:
-        def __init__(self) -> None:
-            self.engine = Engine([A, STOP])
-            setattr(self, name, self.engine.aclose)
-
-        async def __anext__(self) -> Any:
-            return await self.engine.__anext__()
-
-    class Response:
-        def __aiter__(self) -> Any:
-            return bare
-
-    bare = Bare()
-    chunks = stream(Response(), TOKENIZER, stop="STOP")
-    assert [chunk.text for chunk in await drained(chunks)] == ["a", ""]
-    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
-
-
 async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> None:
     engine = Engine([A, STOP])
 

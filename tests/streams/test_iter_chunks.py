@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 import pytest
 
@@ -20,27 +19,6 @@ from tests.streams.engines import BoomError, PlainEngine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-
-def test_an_iterator_without_aiter_is_accepted() -> None:
-    """``for`` asks only the first for one."""
-
-    class Bare:
-        def __init__(self) -> None:
-            self.engine = PlainEngine([A, STOP])
-            self.close = self.engine.close
-
-        def __next__(self) -> Any:
-            return next(self.engine)
-
-    class Response:
-        def __iter__(self) -> Any:
-            return bare
-
-    bare = Bare()
-    chunks = iter_chunks(Response(), TOKENIZER, stop="STOP")
-    assert [chunk.text for chunk in chunks] == ["a", ""]
-    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
 
 
 def test_an_on_stop_that_returns_a_coroutine_raises() -> None:

@@ -24,7 +24,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams.outputs import Delta
 from tests.streams.engines import BoomError, drained
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +165,7 @@ async def test_the_first_end_counts() -> None:
     ended.end("stop")
     ended.fail(BoomError())
     ended.end("length")
-    assert await anext(ended) == Delta((), "stop")
+    assert await anext(ended) == {"token_ids": (), "finish_reason": "stop", "stop_reason": None}
     with pytest.raises(StopAsyncIteration):
         await anext(ended)
 
