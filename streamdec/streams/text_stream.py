@@ -288,8 +288,8 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of a TextStream.
 
-    The generator has no reference to the TextStream, so that there is no cycle. A TextIterator has the same loop again, because a call for each output would take as long as the
-    rest of the loop.
+    The generator has no reference to the TextStream, so that there is no cycle. A TextIterator has
+    the same loop again, because a call for each output would take as long as the rest of the loop.
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
