@@ -17,11 +17,9 @@ from streamdec import (
     TextStopDecoder,
     TextStream,
     TokenIdError,
-    iter_chunks,
     stream,
     wrap,
 )
-from streamdec import Sequence as Sequence_
 from streamdec.errors import RewriteError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.trace import Tracer
@@ -70,18 +68,6 @@ async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script
     await chunks.aclose()
     await chunks.aclose()
     assert (script.pulls, script.closings) == (1, 1)
-
-
-async def test_an_engine_that_raises_is_closed_before_the_reader_gets_the_error(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([A, B], error=BoomError("out of memory"))
-    chunks = stream(source_of(script), TOKENIZER)
-    assert [(await anext(chunks)).text, (await anext(chunks)).text] == ["a", "b"]
-    assert script.closings == 0
-    with pytest.raises(BoomError, match="out of memory"):
-        await anext(chunks)
-    assert script.closings == 1
 
 
 # --- once, with any iterator ----------------------------------------------------------------------
@@ -181,17 +167,6 @@ async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
     except ValueError:
         pass
     assert order == ["told"] * calls + ["closed"]
-
-
-async def test_on_stop_is_called_when_the_reader_leaves_and_when_the_engine_breaks() -> None:
-    calls: list[int] = []
-    async with stream([A, B], TOKENIZER, on_stop=lambda: calls.append(1)) as chunks:
-        await anext(chunks)
-    assert calls == [1]
-    broken = Engine([A], error=BoomError())
-    with pytest.raises(BoomError):
-        await drained(stream(broken, TOKENIZER, on_stop=lambda: calls.append(2)))
-    assert calls == [1, 2]
 
 
 # --- closing that fails ---------------------------------------------------------------------------
@@ -351,21 +326,6 @@ async def test_a_stream_has_the_finish_reason_and_the_match_of_its_decoder(kind:
     assert (chunks.finish_reason, chunks.stop_reason) == ("stop", "b")
     assert chunks.match is not None
     assert (chunks.match.stop, chunks.match.start, chunks.match.end) == ("b", 1, 2)
-
-
-@pytest.mark.parametrize("make", [DecodeStream, Sequence_])
-def test_a_stream_without_stops_has_a_finish_reason_too(make: Any) -> None:
-    with iter_chunks([A], make(TOKENIZER), finish_reason="stop") as chunks:
-        assert [chunk.text for chunk in chunks] == ["a", ""]
-    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", None, None)
-
-
-def test_the_stop_that_the_engine_found_is_the_stop_reason_of_the_stream() -> None:
-    output = {"token_ids": [A], "finish_reason": "stop", "stop_reason": 17}
-    chunks = iter_chunks([output], TOKENIZER)
-    last = [*chunks][-1]
-    assert (last.finish_reason, last.stop_reason) == ("stop", 17)
-    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", 17, None)
 
 
 async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> None:

@@ -8,11 +8,8 @@ import pytest
 
 from streamdec import (
     Chunk,
-    DecodeStream,
     MockTokenizer,
-    StopConditions,
     StopSequenceDecoder,
-    StreamdecWarning,
     iter_chunks,
 )
 from tests.streams.engines import BoomError, PlainEngine
@@ -112,18 +109,3 @@ def test_all_text_is_output_before_an_error_of_closing() -> None:
     with pytest.raises(BoomError, match="cannot close"):
         left.close()
     left.close()
-
-
-def test_a_finished_decoder_returns_its_finish_again() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="a"))
-    decoder.step(A)
-    engine = PlainEngine([A])
-    with pytest.warns(StreamdecWarning, match="has already ended"):
-        assert [*iter_chunks(engine, decoder)] == [Chunk("", "stop", "a")]
-    assert (engine.pulls, engine.closings) == (0, 1)
-
-
-def test_the_repr_of_a_text_iterator_has_its_state() -> None:
-    chunks = iter_chunks([A], DecodeStream(TOKENIZER))
-    assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
-    assert chunks.engine_finish_reason is None

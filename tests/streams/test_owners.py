@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -221,3 +222,18 @@ def test_a_decoder_that_has_ended_is_named() -> None:
     with pytest.warns(UserWarning, match="already ended, so the source is not read"):
         chunks = [*iter_chunks(source, machine)]
     assert (chunks, source.pulls) == ([Chunk("", "stop", "ab")], 0)
+
+
+@pytest.mark.anyio
+async def test_an_unreferenced_stream_is_freed_at_once() -> None:
+    """Nothing in it refers back to it, so no collection has to find it."""
+    gc.disable()
+    try:
+        chunks = wrap(Engine([A, B]), decoder())
+        await anext(chunks)
+        await chunks.aclose()
+        machine = weakref.ref(chunks.decoder)
+        del chunks
+        assert machine() is None
+    finally:
+        gc.enable()

@@ -156,14 +156,6 @@ def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round
         assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
 
 
-def test_an_unknown_request_does_not_disturb_sinks() -> None:
-    pool, sent = pool_of("a"), list[Chunk]()
-    pool.attach("a", sent.append)
-    assert pool.step({"never": 0, "a": [0, STOP]}) == {}
-    assert sent == [Chunk("a", "stop", "STOP")]
-    assert ([*pool.errors], [*pool.ended]) == (["never"], ["a"])
-
-
 def test_a_key_error_of_a_tokenizer_is_not_an_unknown_request() -> None:
     class Incomplete:
         def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
