@@ -64,13 +64,12 @@ class Reading:
     def __init__(
         self,
         machine: Machine | TextStopDecoder,
-        *,
-        ids: Callable[[Any], Any] | None = None,
-        cumulative: bool = False,
-        index: int | None = None,
-        chunk_by: ChunkBy = "output",
-        return_token_ids: bool = False,
-        finish_reason: FinishReason = "length",
+        ids: Callable[[Any], Any] | None,
+        cumulative: bool,
+        index: int | None,
+        chunk_by: ChunkBy,
+        return_token_ids: bool,
+        finish_reason: FinishReason,
     ) -> None:
         if chunk_by not in get_args(ChunkBy):
             known = " or ".join(map(repr, get_args(ChunkBy)))

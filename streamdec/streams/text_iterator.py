@@ -142,15 +142,7 @@ def iter_chunks(  # noqa: D417
         given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
         if given:
             raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
-    reading = Reading(
-        decoder,
-        ids=ids,
-        cumulative=cumulative,
-        index=index,
-        chunk_by=chunk_by,
-        return_token_ids=return_token_ids,
-        finish_reason=finish_reason,
-    )
+    reading = Reading(decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason)
     return TextIterator(source, decoder, reading, on_stop)
 
 

@@ -260,13 +260,7 @@ def wrap(
     """
     try:
         reading = Reading(
-            decoder,
-            ids=ids,
-            cumulative=cumulative,
-            index=index,
-            chunk_by=chunk_by,
-            return_token_ids=return_token_ids,
-            finish_reason=finish_reason,
+            decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
         )
         return TextStream(source, decoder, reading, on_stop)
     except BaseException:
