@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from streamdec.metrics.instruments import INSTRUMENTS, Buckets, Instrument
+from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 from streamdec.preflight.engine_versions import ENGINES
 from streamdec.preflight.rules import RULES, Rule
 
@@ -73,15 +73,15 @@ def _kind(each: Instrument) -> str:
 
 
 def _buckets() -> Iterator[str]:
-    yield "| Histogram | Bounds | Why these |"
-    yield "| --- | --- | --- |"
-    users: dict[Buckets, list[str]] = {}
+    yield "| Histogram | Bounds |"
+    yield "| --- | --- |"
+    users: dict[tuple[float, ...], list[str]] = {}
     for each in INSTRUMENTS:
         if each.buckets is not None:
             users.setdefault(each.buckets, []).append(f"`{each.prometheus_name}`")
     for buckets, names in users.items():
-        bounds = ", ".join(f"{bound:g}" if bound < 1 else f"{bound:,}" for bound in buckets.bounds)
-        yield f"| {', '.join(names)} | {bounds} | {buckets.reason} |"
+        bounds = ", ".join(f"{bound:g}" if bound < 1 else f"{bound:,}" for bound in buckets)
+        yield f"| {', '.join(names)} | {bounds} |"
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {

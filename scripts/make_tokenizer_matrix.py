@@ -3,9 +3,9 @@
     PYTHONPATH=. python scripts/make_tokenizer_matrix.py
 
 Needs the newest transformers, and the libraries that its tokenizers need. Each line is a class,
-with the state of each form of a made folder: ``equal``, ``warned`` or ``refused``. Where streamdec
-loads the same tokenizer, the line has digests of what ``AutoTokenizer`` makes. The script fails if
-streamdec silently loads another tokenizer than transformers.
+with the state of each form of a made folder, without transformers: ``equal``, ``warned`` or
+``refused``, and the reason. Where streamdec loads the same tokenizer, the line has digests of what
+``AutoTokenizer`` makes. The script fails if streamdec silently loads another tokenizer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def kind_of(name: str) -> str:
 
 def row_of(name: str) -> dict[str, Any]:
     """Return the line of a class."""
-    row: dict[str, Any] = {"class": name, "kind": kind_of(name), "states": {}, "theirs": {}}
+    row: dict[str, Any] = {"class": name, "kind": kind_of(name)}
+    row |= {"states": {}, "why": {}, "theirs": {}}
     for form in FORMS:
         with TemporaryDirectory() as place:
             folder = Path(place)
@@ -61,7 +62,10 @@ def row_of(name: str) -> dict[str, Any]:
                 drawn = made["ids"][len(FACTS["texts"]) :]
                 keys = ("roles", "ids", "with_special", "text", "skipped")
                 theirs = {key: digest(made[key]) for key in keys} | {"drawn": drawn}
-            state = row["states"][form] = state_of(folder, theirs)
+            state, reason = state_of(folder, theirs)
+            row["states"][form] = state
+            if reason:
+                row["why"][form] = reason
             if state in ("equal", "SILENT"):
                 row["theirs"][form] = theirs or why
     return row

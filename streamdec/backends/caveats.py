@@ -1,8 +1,7 @@
-"""Caveats of a tokenizer: where its text or ids differ from what people expect.
+"""Caveats of a ``tokenizer.json``: where its text or ids differ from what people expect.
 
-In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found. :func:`warn_of_caveats` warns
-about those that change text. The caveats come from the loaded tokenizer and the files beside it. If
-``streamdec.preflight`` has a finding for the same property, the code is the same.
+In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found, which loading warns about. The
+library itself does what the caveat says, and so does streamdec.
 
 The library's rules are in ``added_vocabulary.rs`` and ``byte_level.rs`` of ``tokenizers`` 0.23.
 Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalized text.
@@ -10,24 +9,22 @@ Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalize
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.library_stream import library_tokenizer
-from streamdec.errors import warn
-from streamdec.folders.apply_tokenizer_config import missing_beside
-from streamdec.folders.tokenizer_config import CONFIG, read_object
-from streamdec.protocols import ByteLevel, TextRules
+from streamdec.errors import TokenizerLibraryError, warn
+from streamdec.protocols import ByteLevel
 from streamdec.protocols import Tokenizer as AnyTokenizer
 from streamdec.tokenizers._common import guarded
 
-CLEAN_UP = "clean_up_tokenization_spaces"
 _SHOWN = 3
+_TEXT = "a b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +38,7 @@ class Caveat:
     follows: str
     """The consequence, a sentence."""
     tokens: Mapping[int, str] = field(default_factory=dict)
-    """The tokens by their ids, ascending; empty if it concerns a setting."""
-    changes_text: bool = False
-    """Whether decoded text differs from what people expect; the loader warns about it."""
+    """The tokens by their ids, ascending; empty if it concerns all tokens."""
 
     def __str__(self) -> str:
         listed = [f"{text!r:.40} ({i})" for i, text in self.tokens.items()]
@@ -53,35 +48,25 @@ class Caveat:
 
 
 def caveats_of(tokenizer: AnyTokenizer) -> tuple[Caveat, ...]:
-    """Return all caveats, in a fixed order.
-
-    Raises :class:`~streamdec.TokenizerLoadError` if a file beside the tokenizer is malformed.
-    """
-    return (*_of_text(tokenizer), *_of_ids(tokenizer), *_of_config(tokenizer))
+    """Return all caveats, in a fixed order, in 0.2 ms for 1,000 added tokens."""
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        return ()
+    library = tokenizer._tokenizer
+    # Use the tokenizer's copy: the library would make new objects, 1 µs each.
+    added = sorted(tokenizer._added_tokens.items())
+    return (
+        *_normalized(tokenizer, library, added),
+        *_of_byte_letters(tokenizer, added),
+        *_of_post_processor(library),
+        *_of_decoder(library),
+    )
 
 
 def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
-    """Warn (:class:`~streamdec.StreamdecWarning`) of each caveat that changes text.
-
-    Looks only at added tokens, in 0.1 ms for 1,000, and reads no file.
-    """
-    for caveat in _of_text(tokenizer):
-        if caveat.changes_text:
-            name = getattr(tokenizer, "name", type(tokenizer).__name__)
-            warn(f"{name!r}: {caveat}")
-
-
-# --- text -----------------------------------------------------------------------------------------
-
-
-def _of_text(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
-    library = library_tokenizer(tokenizer)
-    if library is None or not isinstance(tokenizer, HuggingFaceTokenizer):
-        return
-    # Use the tokenizer's copy: the library would make new objects, 1 µs each.
-    added = sorted(tokenizer._added_tokens.items())
-    yield from _normalized(tokenizer, library, added)
-    yield from _of_byte_letters(tokenizer.rules, added)
+    """Warn (:class:`~streamdec.StreamdecWarning`) of each caveat."""
+    for caveat in caveats_of(tokenizer):
+        name = getattr(tokenizer, "name", type(tokenizer).__name__)
+        warn(f"{name!r}: {caveat}")
 
 
 def _normalized(
@@ -107,27 +92,17 @@ def _normalized(
             f"They are decoded as other text ({library.id_to_token(min(unskipped))!r}), and "
             "skip_special_tokens=True does not skip them. Set normalized to false in the file.",
             unskipped,
-            changes_text=True,
         )
     others = {i: text for i, text in printed.items() if i not in unskipped}
     if others:
         follows = f"They are decoded as other text ({library.id_to_token(min(others))!r})."
-        yield Caveat(code, what, follows, others, changes_text=True)
-    latent = {i: text for i, text in changed.items() if i not in printed}
-    if latent:
-        yield Caveat(
-            code,
-            what,
-            "Since version 0.23.1 tokenizers decodes them as other text, and "
-            "skip_special_tokens=True does not skip them. The installed version decodes them "
-            "as they are.",
-            latent,
-        )
+        yield Caveat(code, what, follows, others)
 
 
 def _of_byte_letters(
-    rules: TextRules | None, added: Iterable[tuple[int, AddedToken]]
+    tokenizer: HuggingFaceTokenizer, added: Iterable[tuple[int, AddedToken]]
 ) -> Iterator[Caveat]:
+    rules = tokenizer.rules
     if rules is None or not isinstance(rules.rule, ByteLevel):
         return
     letters = frozenset(byte_names(rules))
@@ -143,92 +118,38 @@ def _of_byte_letters(
             "They are decoded as other text: the library decodes each letter as its byte, which is "
             "often not a character (U+FFFD), while llama.cpp prints the letters.",
             found,
-            changes_text=True,
         )
 
 
-# --- ids ------------------------------------------------------------------------------------------
-
-
-def _of_ids(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
-    if not isinstance(tokenizer, HuggingFaceTokenizer):
+def _of_post_processor(library: Tokenizer) -> Iterator[Caveat]:
+    """Find tokens around a text whose ids are not those of the table."""
+    if library.post_processor is None:
         return
-    moved = _with_ids(tokenizer, tokenizer.renumbered)
-    if moved:
+    state: dict[str, Any] = json.loads(guarded(library.post_processor.__getstate__))
+    parts = [state, *state.get("processors", ())]
+    named = [tuple(part[key]) for part in parts for key in ("sep", "cls") if key in part]
+    for part in parts:
+        for token in part.get("special_tokens", {}).values():
+            named += zip(token["tokens"], token["ids"], strict=True)
+    wrong = {i: text for text, i in named if library.token_to_id(text) != i}
+    if wrong:
         yield Caveat(
-            "ADDED_TOKEN_ID_NOT_HONOURED",
-            "added tokens with other ids than the tokenizer.json says",
-            "The library assigns the next free id; ids read from the file are wrong.",
-            moved,
-        )
-    changes = tokenizer.tokenizer_config_changes
-    if changes is not None and changes.other_ids:
-        yield Caveat(
-            "ADDED_TOKEN_ID_DRIFT",
-            f"added tokens with other ids than {changes.files[0]} says",
-            "The ids here are those of the library, as in transformers; ids read from that file "
-            "are wrong.",
-            _with_ids(tokenizer, changes.other_ids),
+            "POST_PROCESSOR_ID",
+            "tokens that the post_processor adds with other ids than the vocabulary has",
+            "encode(..., add_special_tokens=True) gives these ids, as the library does.",
+            dict(sorted(wrong.items())),
         )
 
 
-def _with_ids(tokenizer: AnyTokenizer, texts: Iterable[str]) -> dict[int, str]:
-    found = {tokenizer.token_to_id(text): text for text in texts}
-    return dict(sorted((i, text) for i, text in found.items() if i is not None))
-
-
-# --- files beside ---------------------------------------------------------------------------------
-
-
-def _of_config(tokenizer: AnyTokenizer) -> Iterator[Caveat]:
-    if isinstance(tokenizer, HuggingFaceTokenizer):
-        yield from _only_in_config(tokenizer)
-    folder = _folder_of(tokenizer)
-    config = (folder and read_object(folder, CONFIG)) or {}
-    if config.get(CLEAN_UP) is True:
-        yield Caveat(
-            "CLEAN_UP_TOKENIZATION_SPACES",
-            f"{CONFIG} asks for {CLEAN_UP}",
-            "transformers 4 then removes the space before . , ? ! n't 'm 's 've 're from decoded "
-            "text; transformers 5 does not for BPE, and engines that stream do not. Here it is an "
-            f"option of a stream: {CLEAN_UP}=True.",
-        )
-
-
-def _only_in_config(tokenizer: HuggingFaceTokenizer) -> Iterator[Caveat]:
-    code, what = (
-        "ADDED_TOKEN_ONLY_IN_CONFIG",
-        "tokens that only files beside the tokenizer.json name",
-    )
-    changes = tokenizer.tokenizer_config_changes
-    if changes is not None:
-        if changes.appended:
-            yield Caveat(
-                code,
-                what,
-                "They are added here, as in transformers; loaders that read only the "
-                "tokenizer.json do not know them.",
-                changes.appended,
-            )
-        return
-    library, folder = library_tokenizer(tokenizer), _folder_of(tokenizer)
-    if library is None or folder is None:
-        return
-    missing = missing_beside(folder, library)
-    if missing:
-        listed = ", ".join(f"{text!r:.40}" for text in missing[:_SHOWN])
-        yield Caveat(
-            code,
-            f"{what} ({len(missing)}): {listed}{', …' if len(missing) > _SHOWN else ''}",
-            "They are not tokens here, because only the tokenizer.json was loaded. A folder, or "
-            "apply_tokenizer_config=True, adds them, as transformers does.",
-        )
-
-
-def _folder_of(tokenizer: AnyTokenizer) -> Path | None:
-    """Return the folder of the tokenizer's file; None if there is no such file."""
-    path = Path(str(getattr(tokenizer, "name", "")))
+def _of_decoder(library: Tokenizer) -> Iterator[Caveat]:
+    """Find a decoder that shows the signs by which the vocabulary spells a space."""
     try:
-        return path if path.is_dir() else path.parent if path.is_file() else None
-    except OSError:  # a name that is too long
-        return None
+        text = library.decode(guarded(library.encode, _TEXT, add_special_tokens=False).ids)
+    except TokenizerLibraryError:
+        return
+    if found := {"\u0120", "\u2581"}.intersection(text):
+        yield Caveat(
+            "DECODER_CANNOT_READ_VOCABULARY",
+            f"a decoder that cannot read the vocabulary: it decodes {_TEXT!r} as {text!r:.40}",
+            f"Each space is shown as {min(found)}, as in the library.",
+        )

@@ -1,14 +1,13 @@
-"""GGUF: a model file's vocabulary, decoded exactly, encoded with best effort.
+"""GGUF: the vocabulary of a model file, decoded exactly, encoded after a trial.
 
 In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. :mod:`streamdec.backends.gguf_metadata`
 reads the file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
 ``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
 llama.cpp leaves that to its callers.
 
-A GGUF file does not fully describe how a text is split. So encoding is *best effort*, with one
-warning. sentencepiece encodes for models of the kind ``llama``; ``tokenizers`` encodes for
-``bert``, and for ``gpt2`` if the split is known (:mod:`streamdec.backends.gguf_cutting`). Other
-kinds, such as ``t5``, ``rwkv`` and ``gemma4``, only decode.
+A tokenizer of the library ``tokenizers`` is built from the file to encode: for ``llama`` from the
+scores of its pieces, for ``bert``, and for ``gpt2`` if the way to split a text is known by its name
+(:mod:`streamdec.backends.gguf_cutting`). It must pass a trial. Other kinds only decode.
 """
 
 from __future__ import annotations
@@ -19,29 +18,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED
+from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
     TokenizerLibraryError,
     TokenizerLoadError,
     warn,
 )
-from streamdec.folders.sentencepiece_proto import model_proto
+from streamdec.fastpath._probes import SAMPLE_TEXTS
+from streamdec.folders.assembled import json_of_pieces
+from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
+from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import (
-    any_of,
     bytes_of,
     checked_ids,
     fingerprint_of,
     guarded,
     packed,
-    refuse_special,
     sample_of,
 )
 from streamdec.tokenizers._instrumented import instrumented_decode
@@ -65,31 +66,36 @@ _ROLES = {
     "cls_token": "cls",
     "mask_token": "mask",
 }
+_USUAL = {
+    "llama": {"bos_token": 1, "eos_token": 2, "unk_token": 0},
+    "bert": {"cls_token": 101, "unk_token": 100, "sep_token": 102, "pad_token": 0},
+    "t5": {"eos_token": 1, "unk_token": 2, "pad_token": 0},
+}
+"""The roles of special tokens that llama.cpp assumes if the file does not say them."""
+_TRIED = 64
+"""The number of tokens whose texts are encoded in the trial."""
 
 
 class GGUFTokenizer(BaseTokenizer):
     """The tokenizer in a GGUF file; ``source`` is its path.
 
-    Weights are not read. :attr:`encodes` says whether texts can be encoded. The encoder is built
-    for the first text. With a large vocabulary that takes half a second, and blocks other threads.
-    ``skip_special_tokens`` skips control tokens and the unknown token, as llama.cpp does with
-    ``special=false``.
+    Weights are not read. ``skip_special_tokens`` skips control tokens and the unknown token, as
+    llama.cpp does with ``special=false``. The encoder is built and tried for the first text: a
+    sample of texts must come back from ``decode``. With a large vocabulary that takes a second or
+    two, and blocks other threads. Texts are not normalized, as in llama.cpp.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Encoding
-    raises :class:`~streamdec.errors.EncodeError` if :attr:`encodes` is not ``"best effort"``, and
-    :class:`~streamdec.errors.MissingExtraError` for a file of the kind ``llama`` without
-    sentencepiece. It warns once (:class:`~streamdec.StreamdecWarning`).
+    raises :class:`~streamdec.errors.EncodeError` if :attr:`encodes` is not ``"yes"``.
 
     >>> from streamdec.tokenizers import GGUFTokenizer
     >>> tokenizer = GGUFTokenizer("path/to/model.gguf")
     >>> tokenizer.encodes, tokenizer.decode([1, 263, 264])
-    ('best effort', 'hello ')
+    ('yes', 'hello ')
     """
 
     tokenizer_type = "gguf"
 
     inline_chars: int = 512
-    _is_warned = False
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
@@ -102,7 +108,9 @@ class GGUFTokenizer(BaseTokenizer):
 
     def _take(self, data: dict[str, Any]) -> None:
         self._kind = _one_of(data.get("model"))
-        self._tokens = strings_of(data, "tokens")
+        # llama.cpp names a token without text like this.
+        texts = enumerate(strings_of(data, "tokens"))
+        self._tokens = [text or f"[EMPTY_{i}]" for i, text in texts]
         if not self._tokens:
             raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
         types = data.get("token_type") or [_NORMAL] * len(self._tokens)
@@ -116,22 +124,35 @@ class GGUFTokenizer(BaseTokenizer):
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
+        if self._kind == "gpt2" and self._pre in RAW:
+            raise ValueError(
+                f"its tokens are neither byte-level nor escaped: split as {self._pre!r}"
+            )
         if self._kind == "gpt2" and self._pre in ESCAPED:
             self._kind = "gemma4"
         if self._kind == "gpt2" and self._pre not in {*CUTTING, *ONLY_DECODED}:
-            what = "a byte-level vocabulary is assumed, which may be wrong"
-            warn(f"{self.name!r}: {what}: llama.cpp has no pre-tokenizer {self._pre!r:.80}")
-        self._strips = bool(data.get("add_space_prefix", self._kind in ("llama", "bert", "t5")))
+            what = "its tokens are assumed to be byte-level, and may decode as other text"
+            warn(f"{self.name!r}: unknown pre-tokenizer {self._pre!r:.80}: {what}")
+        for key in ("add_space_prefix", "add_bos_token", "add_eos_token", "add_sep_token"):
+            if type(data.get(key, False)) is not bool:
+                raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
+        self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
         )
         usual = {"bos": is_begun, "eos": self._kind == "t5", "sep": self._kind == "bert"}
-        self._adds = {
-            role: bool(data.get(f"add_{role}_token", adds)) for role, adds in usual.items()
-        }
+        self._adds = {role: data.get(f"add_{role}_token", adds) for role, adds in usual.items()}
         found = {role: data.get(f"{name}_token_id") for role, name in _ROLES.items()}
+        for role, i in found.items():
+            if i is not None and not (type(i) is int and 0 <= i < len(self._tokens)):
+                warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         self._roles: dict[str, int] = {
+            role: i
+            for role, i in _USUAL.get(self._kind, {}).items()
+            if i < len(types) and types[i] in (_UNKNOWN, _CONTROL)
+        }
+        self._roles |= {
             role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
         }
         # Invalid byte tokens are found here, not in the middle of a stream.
@@ -197,51 +218,66 @@ class GGUFTokenizer(BaseTokenizer):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def encodes(self) -> str:
-        """``"best effort"``, or ``"no: "`` and the reason."""
-        if self._kind == "llama" and len(self._scores) == len(self._tokens):
-            return "best effort"
-        if self._kind == "bert" and "unk_token" in self._roles:
-            return "best effort"
-        if self._kind == "gpt2" and self._merges and self._pre in CUTTING:
-            return "best effort"
-        how = f"of the kind {self._kind}, split as {self._pre!r:.80}"
-        return f"no: this file does not say how a text is split ({how})"
+        """``"yes"``, or ``"no: "`` and the reason.
 
-    def _all_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        if self.encodes != "best effort":
-            reason = self.encodes.removeprefix("no: ")
-            raise EncodeError(f"{self.name!r} can decode but not encode: {reason}")
-        if not self._is_warned:
-            self._is_warned = True
-            told = (
-                "a GGUF file does not fully describe how a text is split; encoding is best effort"
-            )
-            warn(f"{self.name!r}: {told}")
-        return super()._all_ids(texts, special, add_special_tokens=add_special_tokens)
+        Builds the encoder, as the first text does.
+        """
+        encoder = self._encoder
+        return f"no: {encoder}" if isinstance(encoder, str) else "yes"
+
+    @cached_property
+    def _encoder(self) -> HuggingFaceTokenizer | str:
+        """What encodes; the reason if nothing does."""
+        split = f"(of the kind {self._kind}, split as {self._pre!r:.80})"
+        is_split = self._kind in ("llama", "bert") or (
+            self._kind == "gpt2" and self._pre in CUTTING
+        )
+        if not is_split:
+            return f"this file does not say how a text is split {split}"
+        try:
+            made = HuggingFaceTokenizer(self._library_tokenizer())
+            with suppressed:
+                fault = self._fault_of(made)
+        except (TokenizerLibraryError, ValueError) as error:
+            fault = str(error.__cause__ or error)
+        return made if not fault else f"{fault} {split}"
+
+    def _library_tokenizer(self) -> Tokenizer:
+        """Return a tokenizer of this vocabulary. Raises ValueError if a part is missing."""
+        build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
+        tokenizer = build[self._kind]()
+        typed = [*zip(self._tokens, self._types, strict=True)]
+        user_defined = [text for text, kind in typed if kind == _USER_DEFINED]
+        special = [text for text, kind in typed if kind in (_UNKNOWN, _CONTROL)]
+        tokenizer.add_tokens([AddedToken(text, normalized=False) for text in user_defined])
+        tokenizer.add_special_tokens(special)
+        return tokenizer
+
+    def _fault_of(self, encoder: HuggingFaceTokenizer) -> str:
+        """Return the fault that a trial of ``encoder`` finds; empty if it finds none."""
+        twice = next((i for i, t in enumerate(self._tokens) if self._by_name[t] != i), None)
+        if twice is not None:
+            return f"the token {self._tokens[twice]!r:.40} has two ids"
+        spread = range(0, self.vocab_size, max(self.vocab_size // _TRIED, 1))
+        words = {i: self._tokens[i] for i in spread if self._types[i] == _NORMAL}
+        if self._kind == "bert":
+            ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
+            plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
+            wrong = [text for i, text in plain.items() if encoder.encode(text).ids != (i,)]
+            return f"the word {wrong[0]!r:.40} is encoded as other tokens" if wrong else ""
+        for text in [*SAMPLE_TEXTS, *(self.decode([i]) for i in words)]:
+            expected = text.replace(_SPACE, " ") if self._kind == "llama" else text
+            if self.decode(encoder.encode(text).ids) != expected:
+                return f"the text {text!r:.40} is encoded as tokens of other text"
+        return ""
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        if self._kind == "llama":
-            found: Sequence[int] = self._sentencepiece._ids(text, special)
-            return found
-        if special == "forbid":
-            refuse_special(text, self._any_special)
-        encoder = self._of_plain_text if special == "text" else self._of_special_tokens
-        result = guarded(encoder.encode_batch_fast, [text], add_special_tokens=False)[0]
-        if special != "parse" and (words := self._control.intersection(result.ids)):
-            name = self._tokens[min(words)]
-            raise EncodeError(
-                f"the text has the special token {name!r}, which the model cannot encode as "
-                "ordinary text; pass special='parse'"
-            )
-        return result.ids
-
-    @cached_property
-    def _any_special(self) -> re.Pattern[str] | None:
-        return any_of(self._names)
+        encoder = self._encoder
+        if isinstance(encoder, str):
+            raise EncodeError(f"{self.name!r} can decode but not encode: {encoder}")
+        return Encoding(encoder._all_ids([text], special, add_special_tokens=False)[0]).ids
 
     def _encoding_identity(self) -> bytes:
         table = (self._kind, self._tokens, self._types, self._scores, self._merges)
@@ -258,67 +294,34 @@ class GGUFTokenizer(BaseTokenizer):
         ]
         return before, after[:1]
 
-    @cached_property
-    def _sentencepiece(self) -> Any:
-        from streamdec.backends.sentencepiece import SentencePieceTokenizer
-
-        # Padding may have the type of the unknown token, of which a model has one.
-        first = next((i for i, kind in enumerate(self._types) if kind == _UNKNOWN), -1)
-        unknown = self._roles.get("unk_token", first)
-        kinds = (
-            _CONTROL if kind == _UNKNOWN and i != unknown else kind or _NORMAL
-            for i, kind in enumerate(self._types)
+    def _pieces(self) -> Tokenizer:
+        if len(self._scores) != len(self._tokens):
+            raise ValueError(f"it has {len(self._scores)} scores for {len(self._tokens)} tokens")
+        rows = zip(self._tokens, self._scores, self._types, strict=True)
+        # Tokens that the user defined are found before a text is split, as special ones are.
+        pieces = [
+            Piece(text, score, _CONTROL if kind == _USER_DEFINED else kind or _NORMAL)
+            for text, score, kind in rows
+        ]
+        unknown = self._roles.get("unk_token")
+        proto = ModelProto(
+            pieces,
+            model_type=BPE,
+            byte_fallback=True,
+            unk_piece="" if unknown is None else self._tokens[unknown],
+            adds_prefix=self._strips,
+            removes_spaces=False,
         )
-        pieces = zip(self._tokens, self._scores, kinds, strict=True)
-        try:
-            return SentencePieceTokenizer.from_content(
-                model_proto(pieces, adds_prefix=self._strips), self.name
-            )
-        except TokenizerLoadError as error:
-            raise EncodeError(f"{error}. This tokenizer can decode, but not encode") from error
-
-    @cached_property
-    def _control(self) -> frozenset[int]:
-        """The special tokens whose ids only come from texts that spell them."""
-        return frozenset(self._special) - {self._roles.get("unk_token", -1)}
-
-    @cached_property
-    def _names(self) -> list[str]:
-        """The non-empty names of special tokens."""
-        return [name for i in self._special if (name := self._tokens[i])]
-
-    @cached_property
-    def _of_special_tokens(self) -> Tokenizer:
-        """A tokenizer with the parts of ``_of_plain_text`` and the special tokens."""
-        plain = self._of_plain_text
-        tokenizer = Tokenizer(plain.model)
-        if plain.normalizer is not None:
-            tokenizer.normalizer = plain.normalizer
-        tokenizer.pre_tokenizer = plain.pre_tokenizer
-        tokenizer.add_tokens(self._user_defined)
-        tokenizer.add_special_tokens(self._names)
-        return tokenizer
-
-    @cached_property
-    def _of_plain_text(self) -> Tokenizer:
-        tokenizer = self._word_piece() if self._kind == "bert" else self._bpe()
-        tokenizer.add_tokens(self._user_defined)
-        return tokenizer
-
-    @property
-    def _user_defined(self) -> list[str]:
-        return [self._tokens[i] for i, kind in enumerate(self._types) if kind == _USER_DEFINED]
+        content = json_of_pieces(proto, self._tokens, is_legacy=True)
+        return guarded(Tokenizer.from_buffer, content)
 
     def _bpe(self) -> Tokenizer:
+        if not self._merges:
+            raise ValueError("it has no merges")
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self._merges)]
         cutting = CUTTING[self._pre]
-        try:
-            model = guarded(models.BPE, self._by_name, merges, ignore_merges=cutting.ignores_merges)
-        except TokenizerLibraryError as error:
-            raise EncodeError(f"{self.name!r}: its merges are bad: {error.__cause__}") from error
+        model = guarded(models.BPE, self._by_name, merges, ignore_merges=cutting.ignores_merges)
         tokenizer = Tokenizer(model)
-        if cutting.is_nfc:
-            tokenizer.normalizer = normalizers.NFC()
         stages = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cutting.patterns]
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*stages, byte_level])
@@ -330,6 +333,8 @@ class GGUFTokenizer(BaseTokenizer):
         The file writes continuations without ``##``, and words with U+2581. Texts are lowercased
         and lose their accents unless a token has upper-case letters.
         """
+        if "unk_token" not in self._roles:
+            raise ValueError("it has no unknown token")
         words = zip(self._tokens, self._types, strict=True)
         names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in words]
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}

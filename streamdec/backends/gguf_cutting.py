@@ -25,8 +25,6 @@ class Cutting:
     """Whether a part that is a token becomes that token without merges."""
     adds_bos: bool = False
     """Whether bos is one of the added special tokens, if the file does not say."""
-    is_nfc: bool = False
-    """Whether the models' own tokenizers normalize to NFC first, which llama.cpp does not do."""
 
 
 _GPT2 = PLAIN[ENCODINGS["gpt2"].pattern]
@@ -72,9 +70,10 @@ _BY_NAMES: Mapping[str, Cutting] = {
         (_LLAMA3,), ignores_merges=True, adds_bos=True
     ),
     "dbrx smaug-bpe glm4 chatglm-bpe": Cutting((_LLAMA3,)),
-    "qwen2 deepseek-r1-qwen megrez kormo f2llmv2": Cutting((_QWEN,), is_nfc=True),
-    "stablelm2 hunyuan solar-open grok-2": Cutting((_QWEN,)),
-    "qwen35": Cutting((_QWEN35,), is_nfc=True),
+    "qwen2 deepseek-r1-qwen megrez kormo f2llmv2 stablelm2 hunyuan solar-open grok-2": Cutting(
+        (_QWEN,)
+    ),
+    "qwen35": Cutting((_QWEN35,)),
     "gpt-4o llama4 kanana2 talkie minimax-m2": Cutting((_O200K,)),
     "tekken": Cutting((_TEKKEN,), ignores_merges=True, adds_bos=True),
     "kimi-k2": Cutting((ENCODINGS["kimi"].pattern,)),
@@ -102,12 +101,15 @@ def _named() -> Iterator[tuple[str, Cutting]]:
 CUTTING: Mapping[str, Cutting] = MappingProxyType(dict(_named()))
 """How a text is split, by the value of ``tokenizer.ggml.pre``."""
 
-ESCAPED = frozenset(("gemma4", "granite-embed-multi-311m"))
+ESCAPED = frozenset(("gemma4", "granite-embed-multi-311m", "sarvam-moe"))
 """Names of files whose tokens are not byte-level, but spelled as in SentencePiece."""
+RAW = frozenset(("whitespace",))
+"""Names of files whose tokens are text, which llama.cpp does not decode faithfully."""
 ONLY_DECODED = frozenset(
     (
         *("deepseek-llm", "youtu", "jais-2", "exaone-moe", "chameleon", "superbpe", "afmoe"),
         *("granite-embed-multi-97m", "tiny_aya", "cohere2moe", "laguna", "k2-horizon", "minicpm5"),
+        *("spark2_5", "ufakzeka"),
     )
 )
 """Other names of llama.cpp for byte-level vocabularies, whose regexes are not known here."""

@@ -13,11 +13,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
+from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
 from streamdec.backends._tokenizer_json import parse, read_json, switch_off_dropout, vocabulary_hash
@@ -163,7 +165,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             )
         except TokenizerLoadError as error:
             hint = "apply_tokenizer_config=False loads only the tokenizer.json"
-            raise TokenizerLoadError(f"{error} ({hint})") from error
+            raise type(error)(f"{error} ({hint})") from error
         if self.tokenizer_config_changes:
             self._content_hash = None  # the file alone no longer identifies the tokenizer
 
@@ -235,6 +237,19 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             text = guarded(decode, ids, skip_special_tokens=skip_special_tokens)
         end = self._word_end
         return text.replace(end, " ").strip() if end else text
+
+    def decode_batch(
+        self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
+    ) -> list[str]:
+        """Decode each list of ids in ``batch``, in the threads of the library.
+
+        ``skip_special_tokens`` and errors are as for :meth:`BaseTokenizer.decode_batch`.
+        """
+        if not self._word_end and not hooks.installed:
+            with suppress(TokenizerLibraryError):
+                decode: Callable[..., list[str]] = self._tokenizer.decode_batch
+                return guarded(decode, batch, skip_special_tokens=skip_special_tokens)
+        return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
 
     @property
     def _word_end(self) -> str:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, compress, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -56,6 +56,25 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
 _EVERY = 2**31
+_TRIED = 64
+"""The number of pieces that are decoded by the library, too, when a model is loaded."""
+_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
+
+
+class _Known(dict[int, bytes | None]):
+    """The bytes of ids that were asked for.
+
+    An id without a piece has None and is not kept.
+    """
+
+    def __init__(self, bytes_of: Callable[[int], bytes | None]) -> None:
+        self._bytes_of = bytes_of
+
+    def __missing__(self, token_id: int) -> bytes | None:
+        data = self._bytes_of(token_id)
+        if data is not None:
+            self[token_id] = data
+        return data
 
 
 class SentencePieceTokenizer(BaseTokenizer):
@@ -119,6 +138,28 @@ class SentencePieceTokenizer(BaseTokenizer):
         except TokenizerLibraryError as error:
             what = f"a SentencePiece model with bad pieces: {error.__cause__}"
             raise TokenizerLoadError(f"{name!r}: {what:.300}") from error
+        self._check_decoding()
+
+    def _check_decoding(self) -> None:
+        """Raise TokenizerLoadError if this class decodes plain pieces as other text.
+
+        The models are those with a flag that is not known here, such as a space after each word.
+        """
+        plain = [i for i in range(self._size) if self._is_plain(i)]
+        sample = plain[:: max(len(plain) // _TRIED, 1)]
+        for ids in (sample, *([i] for i in sample)):
+            given, theirs = self.decode(ids), self._text(*ids)
+            if given != theirs:
+                told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
+                raise TokenizerLoadError(
+                    f"{self.name!r}: a SentencePiece model of this kind: {told}"
+                )
+
+    def _is_plain(self, token_id: int) -> bool:
+        is_other = token_id in self._control or token_id in self._unknown
+        name = self._names[token_id].removeprefix(_SPACE)
+        is_spaced = _SPACE in name[:-1] or name in ("", _SPACE)
+        return not (is_other or is_spaced or name.startswith("<0x"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -136,9 +177,52 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        skipped = self._control if skip_special_tokens else {}
-        pieces = [self.piece(i) for i in checked_ids(token_ids) if i not in skipped]
-        return guarded(self._chain.decode, [piece for piece in pieces if piece is not None])
+        ids = checked_ids(token_ids).tolist()
+        if skip_special_tokens and not self._control.keys().isdisjoint(ids):
+            ids = [i for i in ids if i not in self._control]
+        known = self._known
+        if None in (found := [known[i] for i in ids]):
+            ids = [i for i in ids if known[i] is not None]
+            found = [known[i] for i in ids]
+        if ids and self._has_metaspace:  # it removes the spaces of the first piece
+            found[0] = (self.piece(ids[0]) or "").replace(_SPACE, "").encode()
+            found[0] = self._as_byte(ids[0]) or found[0]
+        try:
+            # A run of bytes is between whole characters. So if all are valid, each run is.
+            text = b"".join(filter(None, found)).decode()
+        except UnicodeDecodeError:
+            return self._by_chain(ids)
+        if self._has_metaspace:
+            # Bytes that spell U+2581 are a space, too.
+            return text if _SPACE not in text else self._by_chain(ids)
+        return text.lstrip(" ") if self._stripped else text
+
+    def _by_chain(self, ids: Iterable[int]) -> str:
+        return guarded(self._chain.decode, [self.piece(i) or "" for i in ids])
+
+    @cached_property
+    def _has_metaspace(self) -> bool:
+        return isinstance(self.rules.rule, Metaspace) or self._stripped == 1
+
+    @cached_property
+    def _known(self) -> _Known:
+        return _Known(self._bytes_of)
+
+    def _bytes_of(self, token_id: int) -> bytes | None:
+        piece = self.piece(token_id)
+        if piece is None:
+            return None
+        text = piece.replace(_SPACE, " ") if self._has_metaspace else piece
+        return self._as_byte(token_id) or text.encode()
+
+    def _as_byte(self, token_id: int) -> bytes | None:
+        """Return the byte that the decoder reads in a piece's name, or None."""
+        found = (
+            None
+            if isinstance(self.rules.rule, Metaspace)
+            else _BYTE.fullmatch(self.piece(token_id) or "")
+        )
+        return bytes.fromhex(found[1]) if found else None
 
     @cached_property
     def _chain(self) -> decoders.Decoder:
@@ -154,13 +238,15 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _stripped(self) -> int:
         """The number of spaces that the library removes from the beginning of a text."""
-        spaced = (i for i in range(self._size) if self._is_spaced_word(i))
-        first = next(spaced, None)
-        if first is None or self._text(first).startswith(" "):
-            return 0
         space = self._processor.PieceToId(_SPACE)
-        twice = self.id_to_token(space) == _SPACE
-        return _EVERY if twice and not self._text(space, space, first).startswith(" ") else 1
+        has_space = self.id_to_token(space) == _SPACE
+        spaced = ([i] for i in range(self._size) if self._is_spaced_word(i))
+        letters = ([space, i] for i in range(self._size) if has_space and self._is_plain(i))
+        first = next(spaced, None) or next(letters, None)
+        if first is None or self._text(*first).startswith(" "):
+            return 0
+        is_every = has_space and not self._text(space, space, *first).startswith(" ")
+        return _EVERY if is_every else 1
 
     def _is_spaced_word(self, token_id: int) -> bool:
         piece = self._names[token_id]

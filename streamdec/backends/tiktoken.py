@@ -205,8 +205,9 @@ class TiktokenTokenizer(BaseTokenizer):
 
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        skipped = self._skipped_ids if skip_special_tokens else frozenset[int]()
-        kept = [token_id for token_id in checked_ids(token_ids) if token_id not in skipped]
+        kept = checked_ids(token_ids).tolist()
+        if skip_special_tokens and not self._skipped_ids.isdisjoint(kept):
+            kept = [token_id for token_id in kept if token_id not in self._skipped_ids]
         try:
             return self._encoding.decode(kept)
         except KeyError:

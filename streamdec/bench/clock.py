@@ -11,20 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from time import monotonic, thread_time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 Clock = Callable[[], int]
 """Returns the nanoseconds since some moment."""
-
-
-class Driver(Protocol):
-    """A way to turn ids into text one by one."""
-
-    def open(self) -> Any:
-        """Return a stream that is ready for its first token. This is not timed."""
-
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        """Step through ``token_ids`` and drop the text. Only this is timed."""
 
 
 class Spread(NamedTuple):
@@ -41,20 +31,12 @@ class Spread(NamedTuple):
         last = len(ranked) - 1
         return cls(median(ranked), ranked[last // 4], ranked[last - last // 4])
 
-    def times(self, factor: float) -> Spread:
-        """Return the spread in another unit."""
-        return Spread(*(value * factor for value in self))
-
 
 class Samples:
     """One time for each case and round."""
 
     def __init__(self, times: Mapping[str, Sequence[float]]) -> None:
         self._times = times
-
-    def __contains__(self, case: object) -> bool:
-        """Return whether ``case`` was timed."""
-        return case in self._times
 
     @property
     def rounds(self) -> int:
@@ -109,27 +91,14 @@ def fresh(token_ids: Iterable[int]) -> list[int]:
     return [int(str(token_id)) for token_id in token_ids]
 
 
-def nanoseconds(
-    action: Callable[[], object], times: int = 1, *, clock: Clock = thread_time_ns
-) -> float:
-    """Return the time of one of ``times`` calls of ``action``."""
-    repeats = range(times)
-    start = clock()
-    for _ in repeats:
-        action()
-    return (clock() - start) / times
+def per_token(entrant: Any, pieces: Sequence[Sequence[int]]) -> float:
+    """Return the time of a token in nanoseconds if each of ``pieces`` is a stream.
 
-
-def per_token(
-    driver: Driver, pieces: Sequence[Sequence[int]], *, clock: Clock = thread_time_ns
-) -> float:
-    """Return the time of a token if each of ``pieces`` is a stream.
-
-    The time to open the streams is not counted.
+    ``entrant`` opens the streams, which is not timed, and drives them.
     """
-    jobs = [(driver.open(), fresh(piece)) for piece in pieces]
-    drive = driver.drive
-    start = clock()
+    jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
+    drive = entrant.drive
+    start = thread_time_ns()
     for stream, token_ids in jobs:
         drive(stream, token_ids)
-    return (clock() - start) / sum(map(len, pieces))
+    return (thread_time_ns() - start) / sum(map(len, pieces))

@@ -13,13 +13,12 @@ from os.path import commonprefix
 
 from streamdec.bench.clock import Spread, fresh, in_turns, per_token
 from streamdec.bench.entrants import (
+    OURS,
     Entrant,
-    FixedWindow,
     Ours,
     Stopping,
     first_stop,
     rival_of,
-    text_of,
 )
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -47,7 +46,7 @@ class Difference:
 class Findings:
     """All results.
 
-    The entrants are streamdec and the library, without stops and with them.
+    The entrants are streamdec, the library, and streamdec with stops.
     """
 
     tokens: int
@@ -56,8 +55,8 @@ class Findings:
     rounds: int
     times: Mapping[str, Spread]
     """Nanoseconds of CPU time per token, by the name of the entrant."""
-    ratios: Mapping[str, tuple[Spread, str]]
-    """The time of an entrant as a multiple of the time of another one, which is named."""
+    ratios: Mapping[str, Spread]
+    """The time of each other entrant as a multiple of that of streamdec without stops."""
     differences: tuple[Difference, ...]
     """The first place of each stream where the text of an entrant is not that of ``decode``."""
 
@@ -85,25 +84,23 @@ def measure(
     pieces = [*streams_of(tokenizer, token_ids, conditions)]
     rival = rival_of(tokenizer)
     ours, stopping = Ours(tokenizer), Stopping(tokenizer, conditions)
-    windowed = FixedWindow(rival, stops)
-    entrants: list[Entrant] = [ours, rival, stopping, windowed]
+    entrants: list[Entrant] = [ours, rival, stopping]
     whole = [tokenizer.decode(piece, skip_special_tokens=True) for piece in pieces]
     before = [text[: first_stop(text, stops)] for text in whole]
     differences: list[Difference] = []
     for each in entrants:
-        expected = before if each in (stopping, windowed) else whole
+        expected = before if each is stopping else whole
         # The second time all transitions are known.
         for _ in range(2):
             differences += _differences(each, pieces, expected)
     cases = {each.name: partial(per_token, each, pieces) for each in entrants}
     samples = in_turns(cases, MOST_ROUNDS, seconds=seconds, after_round=after_round)
-    pairs = ((rival, ours), (stopping, ours), (windowed, stopping))
     return Findings(
         tokens=sum(map(len, pieces)),
         streams=len(pieces),
         rounds=samples.rounds,
         times={each.name: samples.time(each.name) for each in entrants},
-        ratios={one.name: (samples.ratio(one.name, to.name), to.name) for one, to in pairs},
+        ratios={each.name: samples.ratio(each.name, OURS) for each in (rival, stopping)},
         differences=tuple(dict.fromkeys(differences)),
     )
 
@@ -132,7 +129,7 @@ def _differences(
 ) -> Iterator[Difference]:
     """Return each stream whose text is not the expected one."""
     for number, (piece, wanted) in enumerate(zip(pieces, expected, strict=True), 1):
-        found = text_of(entrant, fresh(piece))
+        found = "".join(entrant.texts(fresh(piece)))
         if found != wanted:
             at = len(commonprefix([found, wanted]))  # noqa: RUF071 (not paths)
             yield Difference(entrant.name, number, at, found[at : at + 20], wanted[at : at + 20])

@@ -345,9 +345,9 @@ def _forms(rule: DecodingRule, element: Any) -> Forms:
             return common + followed.encode(), common + last.encode()
         case ByteFallback(metaspace=None):
             data = bytes([element]) if isinstance(element, int) else element or NOTHING
-        case ByteFallback(metaspace=metaspace) if isinstance(element, str):
+        case ByteFallback(metaspace=metaspace) if isinstance(element, bytes):
             assert metaspace is not None
-            first, later = metaspace_forms(metaspace, element)
+            first, later = metaspace_forms(metaspace, element.decode())
             return later.encode() or NOTHING, first.encode()
         case ByteFallback():
             # A first run is one element, whose marks are lost: ``decode`` decodes such rows.

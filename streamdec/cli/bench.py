@@ -50,11 +50,10 @@ def bench(
 ) -> None:
     """Measure the CPU time to stream one token.
 
-    streamdec and the tokenizer's own library stream the ids of a text, with and without stops. The
+    streamdec, with and without stops, and the tokenizer's own library stream the ids of a text. The
     library 'tokenizers' streams with its DecodeStream. Other libraries have no stream: the last few
-    ids are decoded again with each token. No library finds stops, so a search in the last
-    characters of the text is added. The streams run alternately in one process, and each ratio
-    compares two times of the same round.
+    ids are decoded again with each token. The streams run alternately in one process, and each
+    ratio compares two times of the same round.
 
     Every text of streamdec is compared with decode(). If one differs, the exit status is 1. Without
     --stop, four common stops are used.
@@ -107,9 +106,7 @@ def _facts(
         "streams": found.streams,
         "rounds": found.rounds,
         "nanoseconds": {name: time._asdict() for name, time in found.times.items()},
-        "ratios": {
-            name: {"to": other, **ratio._asdict()} for name, (ratio, other) in found.ratios.items()
-        },
+        "ratios": {name: ratio._asdict() for name, ratio in found.ratios.items()},
         "differences": [asdict(each) for each in found.differences],
         "versions": dict(tokenizer.report.versions),
     }
@@ -127,8 +124,7 @@ def _lines(tokenizer: LoadedTokenizer, stops: Sequence[str], found: Findings) ->
     for name, time in found.times.items():
         row = f"{name:<34}{duration(time.median):>8}"
         if name in found.ratios:
-            ratio, other = found.ratios[name]
-            row += f"   {number(ratio.median)} × {other}"
+            row += f"   {number(found.ratios[name].median)} × {OURS}"
         yield row
     yield ""
     if not any(map(_is_ours, found.differences)):

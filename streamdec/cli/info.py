@@ -25,7 +25,7 @@ from streamdec.loading.detect import detect_format
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-_SAID_BELOW = ".*(They are decoded as other text|have other ids than the file says|contradict it: )"
+_SAID_BELOW = ".*(are decoded as other text|cannot read the vocabulary|the post_processor adds)"
 _MOST_LISTED = 12
 """The most tokens of a list in the text output; JSON has all."""
 

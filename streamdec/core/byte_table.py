@@ -1,19 +1,9 @@
-r"""The table of a tokenizer whose rules are known: its states and transitions.
+"""The table of a tokenizer whose rules are known: its states and transitions.
 
-A token goes through three parts, each in its own module. Its rule defines which bytes it
-contributes (:mod:`streamdec.core.rules`), :mod:`streamdec.core.utf8` makes characters of them, and
-the :mod:`~streamdec.core.replacers` replace parts of the text. So a state has three parts: the
-state of the rule, the bytes of the unfinished character, and the text that each replacer holds.
-
->>> from streamdec import MockTokenizer
->>> from streamdec.core.shared_tables import table_for
->>> tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9"])
->>> table = table_for(tokenizer)
->>> text, state = table.step(table.idle, 0)
->>> text, state
-('caf', (None, b'\xc3', ()))
->>> table.step(state, 1) == ("é", table.idle)
-True
+A token goes through three parts. Its rule defines which bytes it contributes
+(:mod:`streamdec.core.rules`), :mod:`streamdec.core.utf8` makes characters of them, and the
+:mod:`~streamdec.core.replacers` replace parts of the text. So a state has three parts: the state
+of the rule, the bytes of the unfinished character, and the text that each replacer holds.
 """
 
 from __future__ import annotations
@@ -30,13 +20,7 @@ from streamdec.core.token_ids import UnknownTokenError
 
 
 class ByteTable(Table):
-    """A table over a TokenRule.
-
-    Args:
-        rule: what each token contributes.
-        options: the options of decoding.
-        replacers: the replacements of the finished text.
-    """
+    """A table over a TokenRule, and the replacements of the finished text."""
 
     route = "bytes"
 
@@ -57,10 +41,7 @@ class ByteTable(Table):
         return self._step(state, self._unknown)
 
     def element(self, token_id: int) -> Element:
-        """Return what ``token_id`` contributes; None for a skipped id.
-
-        An unknown id is skipped or replaced, as the options say.
-        """
+        """Return what ``token_id``, which may be unknown, contributes; None if skipped."""
         try:
             return self.rule.elements[token_id]
         except UnknownTokenError:

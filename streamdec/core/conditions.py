@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
-from typing import Any, Self, SupportsIndex, TypedDict, TypeGuard
+from typing import Any, NamedTuple, Self, SupportsIndex, TypedDict, TypeGuard
 
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.token_ids import check_token_id, is_bool
@@ -157,13 +157,8 @@ class StopConditions(_Fields):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the conditions that a dict from ``to_json`` describes.
 
-        Raises what the constructor raises, ValueError for an unknown key, and TypeError if ``data``
-        is not a mapping.
-
-        >>> from streamdec import StopConditions
-        >>> conditions = StopConditions("User:", eos_token_ids=2)
-        >>> StopConditions.from_json(conditions.to_json()) == conditions
-        True
+        Raises what the constructor raises, ValueError for an unknown key, and TypeError if
+        ``data`` is not a mapping.
         """
         if not isinstance(data, Mapping):
             raise TypeError(f"stop conditions must be a mapping, not {type(data).__name__}")
@@ -257,10 +252,7 @@ def _text_or_id(name: str, value: Any) -> str | int:
 
 
 def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
-    """Return the pairs of markers in ``given``, each once, in the caller's order.
-
-    Raises TypeError or ValueError, which begin with ``name``.
-    """
+    """Return the pairs of markers in ``given``; errors begin with ``name``."""
     pairs = _listed(given)
     if pairs and not _is_list(pairs[0]):
         pairs = [pairs]  # one pair
@@ -278,12 +270,11 @@ def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
                 "be different"
             )
         if sections.setdefault(opening, closing) != closing:
-            raise opens_two(name, opening)
+            raise _opens_two(name, opening)
     return tuple(sections.items())
 
 
-def opens_two(name: str, opening: str | int) -> ValueError:
-    """Return the error for the marker ``opening`` of two sections."""
+def _opens_two(name: str, opening: str | int) -> ValueError:
     told = "opens two sections; it can have only one closing marker"
     return ValueError(f"{name}: {opening!r:.60} {told}")
 
@@ -341,10 +332,7 @@ _LISTS = frozenset((list, tuple))
 
 
 def conditions_of(conditions: StopConditions | None, options: StopOptions) -> StopConditions:
-    """Return ``conditions``, or those that ``options`` describe.
-
-    Raises TypeError if both are given, or ``conditions`` is not a StopConditions.
-    """
+    """Return ``conditions``, or those of ``options``; TypeError if both are given."""
     if conditions is not None:
         if not isinstance(conditions, StopConditions):
             raise not_conditions(conditions)
@@ -373,3 +361,48 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
                 _kept.clear()
             _kept[tuple(key)] = found
     return found
+
+
+# --- the names of sections ------------------------------------------------------------------------
+
+SectionsOption = Mapping[str, Pair | Iterable[Pair]]
+"""As users write it: the name of each section, and its pair of markers or a list of pairs."""
+
+
+class Definition(NamedTuple):
+    """The sections of a stream: the name of each, and its markers."""
+
+    names: tuple[str, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def markers(self) -> tuple[str | int, ...]:
+        """All markers."""
+        return (*chain.from_iterable(self.pairs),)
+
+
+NO_DEFINITION = Definition()
+
+
+def definition_of(sections: Any) -> Definition:
+    """Return the definition of ``sections``. Raises TypeError or ValueError."""
+    if not isinstance(sections, Mapping) or not sections:
+        raise TypeError(
+            "sections must be a mapping of names to markers, such as "
+            f"{{'reasoning': ('<think>', '</think>')}}, not {sections!r:.80}"
+        )
+    named: dict[str | int, tuple[str, Pair]] = {}
+    for name, given in sections.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"sections: a name must be a string and not empty, got {name!r:.40}")
+        what = f"sections[{name!r:.40}]"
+        pairs = pairs_of(what, given)
+        if not pairs:
+            told = "has no markers; expected a pair such as ('<think>', '</think>')"
+            raise ValueError(f"{what} {told}")
+        for opening, closing in pairs:
+            if opening in named:
+                raise _opens_two("sections", opening)
+            named[opening] = name, (opening, closing)
+    names, all_pairs = zip(*named.values(), strict=True)
+    return Definition(names, all_pairs)

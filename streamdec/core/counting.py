@@ -3,13 +3,9 @@
 One addition counts all three. The tokens are in the highest field, so a stream that may take ``n``
 tokens starts at minus ``n`` tokens: the sign of its count shows that the limit is reached.
 
->>> from streamdec.core.counting import TOKEN, size_of, sizes_in, tally_of
->>> count = -2 * TOKEN                                  # two tokens may come
->>> count += tally_of("Hi")
->>> count < 0
-True
->>> count += tally_of(" é")
->>> count < 0, sizes_in(count)                          # 4 code points, 5 bytes
+>>> from streamdec.core.counting import TOKEN, sizes_in, tally_of
+>>> count = -2 * TOKEN + tally_of("Hi") + tally_of(" é")     # of two tokens that may come
+>>> count < 0, sizes_in(count)                               # 4 code points, 5 bytes
 (False, (4, 5))
 """
 
@@ -30,17 +26,16 @@ _shared: dict[int, int] = {}
 
 def size_of(text: str) -> int:
     """Return the count of ``text``, without tokens."""
-    size = len(text)
-    return size if text.isascii() else size + (len(text.encode()) - size << _FURTHER)
+    if text.isascii():
+        return len(text)
+    num_bytes = len(text.encode("utf-8", "surrogatepass"))  # JSON may have halves of characters
+    return count_of(0, len(text), num_bytes)
 
 
 def tally_of(text: str) -> int:
     """Return the count of one token with ``text``."""
-    size = len(text)
-    tally = TOKEN + size
-    if not text.isascii():
-        tally += len(text.encode()) - size << _FURTHER
-    return _shared.setdefault(tally, tally) if size < 64 else tally
+    tally = TOKEN + size_of(text)
+    return _shared.setdefault(tally, tally) if len(text) < 64 else tally
 
 
 def count_of(tokens: int, code_points: int = 0, num_bytes: int = 0) -> int:

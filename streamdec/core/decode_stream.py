@@ -9,8 +9,7 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.protocols import Decoder
 
@@ -113,13 +112,10 @@ class DecodeStream(TokenDecoder):
 
         Raises what ``feed`` raises.
 
-        >>> from streamdec import DecodeStream, MockTokenizer, TokenIdError
+        >>> from streamdec import DecodeStream, MockTokenizer
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
-        >>> try:
-        ...     stream.step_batch([0, 1, "é"])
-        ... except TokenIdError as error:
-        ...     error.chunk.text, error.num_taken, stream.held
-        ('caf', 2, b'\xc3')
+        >>> stream.step_batch([0, 1, 2])
+        ['caf', '', 'é']
         """
         return step_all(self.step, token_ids)
 
@@ -149,9 +145,9 @@ class DecodeStream(TokenDecoder):
     def step_bytes(self, token_id: SupportsIndex) -> bytes:
         r"""Do a ``step``, and return the raw bytes that ``token_id`` outputs.
 
-        They include the bytes of unfinished characters. They include bytes of the prompt only with
-        ``byte_fallback="exact"``: if the prompt ends in an open run, the bytes of its unfinished
-        character. The clean-up does not apply to bytes.
+        They include the bytes of unfinished characters, but none of the prompt, except those of an
+        unfinished character in an open run with ``byte_fallback="exact"``. The clean-up does not
+        apply.
 
         Raises what ``step`` raises, and ValueError on the windowed route.
 

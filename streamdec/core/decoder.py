@@ -1,14 +1,11 @@
 """The decoder under DecodeStream and StopSequenceDecoder.
 
 A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
-jailed), one count, and the ids *since* its last clean point. It keeps nothing else about the past:
-:mod:`streamdec.core.replay` finds it when it is asked for.
+jailed), one count, and the ids *since* its last clean point. While it is clean, ``_since`` is
+empty, and the clean point is the stream itself. The first token that leaves something behind sets
+it to the stream before that token. :mod:`streamdec.core.since` moves it up.
 
-**The clean point.** While a stream is clean, ``_since`` is empty, and the clean point is the stream
-itself. The first token that leaves something behind sets it to the stream before that token.
-:mod:`streamdec.core.moving` moves it up.
-
-**Offsets** are noted by all but plain tokens. If the last token was plain, all text is out, and the
+Offsets are noted by all but plain tokens. If the last token was plain, all text is out, and the
 last text began with that token.
 
 What is ugly and stays: :mod:`streamdec.core.step`, :mod:`~streamdec.core.examining` and
@@ -23,17 +20,15 @@ from typing import Any, ClassVar, Final, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, FinishReason, StopMatch, TokenSpan
 from streamdec.core import restoring
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, code_points_in, tokens_in
 from streamdec.core.decode_options import Options, Route
-from streamdec.core.definitions import NO_DEFINITION, Definition
-from streamdec.core.endings import Ending, match_of, unfollowed
+from streamdec.core.examining import Ending, match_of, unfollowed
 from streamdec.core.masks import ALERT
-from streamdec.core.moving import MOST_SINCE, moved_up
 from streamdec.core.reading import CleanPoint, Past, start_of
-from streamdec.core.replay import Since, replay
+from streamdec.core.replay import Since, SpanLog, final_spans, replay
 from streamdec.core.shared_tables import table_for, tokenizer_for
-from streamdec.core.spans import SpanLog, final_spans
+from streamdec.core.since import MOST_SINCE, moved_up
 from streamdec.core.step import feed_function, step_function
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.stop_sets import stop_set_for
@@ -124,10 +119,7 @@ class TokenDecoder:
         self.reset()
 
     def reset(self) -> None:
-        """Go back to the state after the prompt; at any time, also after the end.
-
-        Spans that were not taken are dropped.
-        """
+        """Go back to the state after the prompt; drop the spans that were not taken."""
         self._go_to(self._start)
         if self._spans is not None:
             self._spans = SpanLog()
@@ -182,13 +174,6 @@ class TokenDecoder:
             raise FinishedError(
                 f"the stream has ended ({self.finish_reason}); reset() begins again"
             )
-
-    def _become(self, other: TokenDecoder) -> None:
-        """Take over all that ``other`` knows."""
-        for name in FIELDS:
-            setattr(self, name, getattr(other, name))
-        self._since = other._since and [*other._since]
-        self._spans = other._spans and other._spans.copy()
 
     # --- the clean point
 
@@ -279,10 +264,7 @@ class TokenDecoder:
 
     @property
     def pending_text(self) -> str:
-        """The text that ``flush`` would return now; asking changes nothing.
-
-        If ``flush`` would raise an error, it is ``jailed``.
-        """
+        """The text that ``flush`` would return; ``jailed`` if it would raise an error."""
         if self._end is not None:
             return ""
         try:
@@ -342,34 +324,19 @@ class TokenDecoder:
 
     @property
     def match(self) -> StopMatch | None:
-        r"""The stop that ended the stream, if one did, and where it stands in the text.
-
-        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
-        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-        >>> decoder.feed([0, 1, 2]).text, decoder.match.start, decoder.match.tokens_before
-        ('Hi', 2, 1)
-        """
+        """The stop that ended the stream, if one did, and where it stands in the text."""
         if self._match is None and self._end is not None and self._end.hit is not None:
             self._match = match_of(self._past(), self._end, self.num_tokens)
         return self._match
 
     def take_spans(self) -> list[TokenSpan]:
-        r"""Return the spans that became final since the last call, in token order.
+        """Return the spans that became final since the last call, in token order.
 
         A span is final when no later token can change it and its text was output. Mostly this is
         at the step of its token, and at the latest at the end of the stream. A span takes some 240
         bytes until it is taken.
 
         Raises ValueError if the stream was made without ``spans=True``.
-
-        >>> from streamdec import DecodeStream, MockTokenizer
-        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-        >>> stream = DecodeStream(tokenizer, spans=True)
-        >>> stream.step_batch([0, 1, 2])
-        ['caf', '', 'é']
-        >>> [(span.token_index, span.start, span.end) for span in stream.take_spans()]
-        [(0, 0, 3), (1, 3, 4), (2, 3, 4)]
         """
         if self._spans is None:
             raise ValueError("spans are recorded only with spans=True")
@@ -388,7 +355,10 @@ class TokenDecoder:
         ``copy.copy`` and ``copy.deepcopy`` do the same. The tokenizer is shared.
         """
         other = object.__new__(type(self))
-        other._become(self)
+        for name in FIELDS:
+            setattr(other, name, getattr(self, name))
+        other._since = self._since and [*self._since]
+        other._spans = self._spans and self._spans.copy()
         return other
 
     def __copy__(self) -> Self:
@@ -403,9 +373,8 @@ class TokenDecoder:
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the tokenizer's fingerprint, the options, the conditions, the state at the last clean
-        point and the ids since. It takes 100 to 300 bytes (500 on the windowed route), more with
-        conditions or ``spans``. A checksum finds damage. The stream continues.
+        It has the tokenizer's fingerprint, the options, the conditions, the state at the last
+        clean point and the ids since. A checksum finds damage. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

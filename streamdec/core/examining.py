@@ -1,24 +1,39 @@
-"""What a step does with tokens that are not plain, and what a release does.
+"""What a step does with tokens that are not plain, releases, and the end of a stream.
 
 :func:`examine` takes over from the hot path (:mod:`streamdec.core.step`) for ids that are stops or
 markers, unknown ids, the first ``min_tokens`` tokens, the last one of ``max_tokens``, spans, and
 errors. While text may come whose tokens matter (:mod:`streamdec.core.reading`), a stream is
 *careful*: it reads all code points since its clean point again at each token.
+
+A stream ends in one of three ways: a stop is complete in its text, an id is a stop by itself, or
+nothing follows. In the last two, what is held becomes text first, which may complete a stop. The
+place of the match is found by replay when it is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamdec.chunks import NOTHING, Chunk
-from streamdec.core.counting import TOKEN, size_of
-from streamdec.core.endings import end_at_id, end_at_reading, end_at_text, end_unfollowed
-from streamdec.core.masks import UNKNOWN
-from streamdec.core.reading import Reading
-from streamdec.core.replay import RELEASE, text_of
+from streamdec.chunks import (
+    NOTHING,
+    Chunk,
+    FinishReason,
+    StopMatch,
+    StopReason,
+    chunk_of,
+    joined,
+    of_parts,
+)
+from streamdec.core.counting import TOKEN, code_points_in, size_of, sizes_in
+from streamdec.core.masks import ALERT, UNKNOWN
+from streamdec.core.reading import Past, Reading, read_cells
+from streamdec.core.replay import RELEASE, Cell, Since, text_of
 from streamdec.core.since import is_released, silenced
-from streamdec.core.stop_set import StopState
-from streamdec.core.table import Row
+from streamdec.core.stop_set import Effect, StopState
+from streamdec.core.strings import Hit
+from streamdec.core.table import ENDED, Row
 from streamdec.core.token_ids import check_token_id, unknown_id
 
 if TYPE_CHECKING:
@@ -35,19 +50,11 @@ class Step(NamedTuple):
     row: Row
 
 
-class Examined(NamedTuple):
-    """What was found out about a token."""
+def examine(stream: TokenDecoder, token_id: int, step: Step) -> tuple[Chunk, StopState | None]:
+    """Look at any token: all cases, and all errors.
 
-    chunk: Chunk
-    """What is output."""
-    state: StopState | None
-    """The state of the stops after it; None if the token was taken already."""
-    before: TokenDecoder | None = None
-    """The stream before it, if it is the last token that may come."""
-
-
-def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
-    """Look at any token: all cases, and all errors."""
+    Returns its chunk and the state of the stops after it; None if the token was taken already.
+    """
     stream._check_running()
     text, row = step.chunk.text, step.row
     stops, state, index = stream._stops, stream._state, stream.num_tokens
@@ -55,7 +62,7 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
     if token_id in stops.ids and not is_early:
         named = stops.named(state.seen, token_id)
         if named is not None:
-            return Examined(end_at_id(stream, token_id, named.reason, hidden=named.hidden), None)
+            return end_at_id(stream, token_id, named.reason, hidden=named.hidden), None
     if step.mask & UNKNOWN:
         check_token_id(token_id, index)
         if stream._table.options.unknown_ids == "error":
@@ -65,7 +72,7 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
         is_careful = bool(text or stream._row.waits or row.waits or state.jailed)
         state = state if is_careful else stops.turned(state, token_id)
     if is_careful:
-        return Examined(_take_carefully(stream, token_id, step), None)
+        return _take_carefully(stream, token_id, step), None
     out = step.chunk
     if step.mask & state.letters:
         effect = state[text]
@@ -74,21 +81,27 @@ def examine(stream: TokenDecoder, token_id: int, step: Step) -> Examined:
         if effect is not None:
             found, after, _ = effect
             if after is None:
-                return Examined(end_at_text(stream, token_id, effect), None)
+                return end_at_text(stream, token_id, effect), None
             out, state = found or out, after
-    before = stream.fork() if step.count >= 0 else None
+    _check_end(step)
     if stream._spans is not None and state.is_settled and not row.waits:
         if stream._since or stream._row.waits:
             past = stream._past([*stream._since, token_id])
             stream._spans.note(past.replay().cells, range(past.base, index + 1), past.counted)
         else:
             stream._spans.note_whole(index, stream._count, step.count)
-    return Examined(out, state, before)
+    return out, state
+
+
+def _check_end(step: Step) -> None:
+    """Raise what the end after the last token would raise, before it is taken."""
+    if step.count >= 0:
+        step.row.table.flush(step.row.state)
 
 
 def _take_carefully(stream: TokenDecoder, token_id: int, step: Step) -> Chunk:
     """Take a token while the tokens of the text matter."""
-    before = stream.fork() if step.count >= 0 else None
+    _check_end(step)
     row, is_marker = step.row, token_id in stream._stops.marker_ids
     is_silent = not step.chunk.text and row is stream._row and not is_marker
     if is_silent and stream._since:  # a reading would find what the last one found
@@ -102,7 +115,7 @@ def _take_carefully(stream: TokenDecoder, token_id: int, step: Step) -> Chunk:
         out = _settle(stream, reading, step.count, row)
     if step.mask & UNKNOWN:
         stream._note_unknown(token_id)
-    return end_if_last(stream, out, step, before)
+    return end_if_last(stream, out, step)
 
 
 def _note_offsets(stream: TokenDecoder, step: Step) -> None:
@@ -152,16 +165,205 @@ def _settle(stream: TokenDecoder, reading: Reading, counted: int, row: Row) -> C
     return out
 
 
-def end_if_last(stream: TokenDecoder, out: Chunk, step: Step, before: TokenDecoder | None) -> Chunk:
-    """Return ``out``, the chunk of a token, or the last chunk if no more may come.
-
-    ``before`` is the stream before that token.
-    """
-    stream._set_alert(is_silent=not step.chunk.text)
-    if before is None:
-        return out
-    try:
+def end_if_last(stream: TokenDecoder, out: Chunk, step: Step) -> Chunk:
+    """Return ``out``, the chunk of a token, or the last chunk if no more may come."""
+    if step.count >= 0:
         return end_unfollowed(stream, "length", before=out)
-    except Exception:
-        stream._become(before)  # ``decode`` has changed text that was already output
-        raise
+    stream._set_alert(is_silent=not step.chunk.text)
+    return out
+
+
+# --- the end of a stream
+
+
+class Ending(NamedTuple):
+    """The end of a stream."""
+
+    chunk: Chunk
+    """The last one."""
+    output: int
+    """How many code points were output, the text of markers included."""
+    hit: Hit | None = None
+    """The stop that is complete in the text."""
+    end: int = 0
+    """How many code points come before the end of the hit."""
+
+
+def ending_at(effect: Effect, count: int) -> Ending:
+    """Return the end by a stop in a text; ``count`` is of the stream before it."""
+    chunk, _, hit = effect
+    assert hit is not None
+    assert chunk is not None
+    end = code_points_in(count) + hit.end
+    return Ending(chunk, end - hit.hidden, hit, end)
+
+
+def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
+    """Return the end of ``stream`` if no token follows, with the finish of ``last``.
+
+    If a stop is complete in what is held, the finish is that stop. ``decided_by`` is the index of
+    the token that counts as deciding what is held.
+    """
+    if stream._is_careful:
+        past = stream._past()
+        return ending_of(past.read(decided_by), stream._num_output(past), last)
+    stops, state, row = stream._stops, stream._state, stream._row
+    text = stream._table.flush(row.state) if row.waits else ""
+    code_points = code_points_in(stream._count)
+    if state.is_settled and not text:
+        if state.section:
+            last = of_parts([(stops.names[state.section], "")], last)
+        return Ending(last, code_points)
+    ignore = decided_by < stops.conditions.min_tokens > 0
+    out, after, _ = effect = stops.read(state, text, ignore=ignore, release=True)
+    if after is None:
+        return ending_at(effect, stream._count)
+    output = code_points + len(text)
+    chunk = chunk_of(text) if out is None else out
+    if chunk is NOTHING:
+        return Ending(of_parts([(stops.names[after.section], "")], last), output)
+    return Ending(joined(chunk, last), output)
+
+
+def ending_of(reading: Reading, output: int, last: Chunk = NOTHING) -> Ending:
+    """Return the end by the stop of ``reading``, or with the finish of ``last``."""
+    hit, before, size = reading.hit, code_points_in(reading.past.counted), len(reading.found.cells)
+    if hit is None:
+        return Ending(reading.chunk(output, size, last), before + size)
+    cut = hit.end - hit.hidden
+    chunk = reading.chunk(output, max(output, cut), Chunk("", "stop", hit.stop))
+    return Ending(chunk, before + cut, hit, before + hit.end)
+
+
+def match_of(past: Past, ending: Ending, tokens: int) -> StopMatch:
+    """Return where the hit of ``ending`` is, in a stream of so many ``tokens``."""
+    hit = ending.hit
+    assert hit is not None
+    cells = past.replay(tokens - 1).cells
+    end = ending.end - code_points_in(past.counted)
+    start = end - hit.size
+    return _match(
+        past, hit.stop, hit.visible, cells[:end], start, tokens - 1, max(cells[start].first, 0)
+    )
+
+
+def visible_ending(
+    past: Past, token_id: int, reason: StopReason, index: int, output: int
+) -> tuple[Ending, StopMatch | None]:
+    """Return the end at an id whose own text is output, and its match.
+
+    Its own text is not read for stops. Text before it may complete a stop: then the match is None.
+    ``past`` is without the id, ``index`` tokens came before it, and ``output`` code points after
+    the clean point were output.
+    """
+    whole = past._replace(since=[*past.since, token_id])
+    alone, found = past.replay(index).cells, whole.replay(index)._replace(waits=index + 1)
+    cells, size = found.cells, len(found.cells)
+    if past.table.has_spans:
+        place = next((n for n, cell in enumerate(cells) if cell.tokens[-1] == index), size)
+        begun = cells
+    else:  # what the earlier tokens alone would have given is not the token's own
+        place = len(commonprefix([text_of(alone), text_of(cells)]))  # noqa: RUF071 (letters)
+        begun = alone
+    events, label_events = past.events(), whole.events()
+    reading = read_cells(past, found._replace(cells=cells[:place]), events, label_events)
+    if reading.hit is not None:
+        return ending_of(reading, output), None
+    named = read_cells(past, found, (), label_events, ignore=True)
+    chunk = named.chunk(output, size, Chunk("", "stop", reason))
+    first = max(begun[place].first if place < len(begun) else index, 0)
+    match = _match(past, reason, True, cells, place, index, first)
+    return Ending(chunk, code_points_in(past.counted) + size), match
+
+
+def _match(
+    past: Past,
+    reason: StopReason,
+    visible: bool,
+    cells: Sequence[Cell],
+    start: int,
+    index: int,
+    tokens_before: int,
+) -> StopMatch:
+    """Return the match of ``cells`` from ``start``, which follow the clean point."""
+    code_points, num_bytes = sizes_in(past.counted)
+    byte_start = num_bytes + len(text_of(cells[:start]).encode())
+    byte_end = byte_start + len(text_of(cells[start:]).encode())
+    start, end = code_points + start, code_points + len(cells)
+    at = index if index >= 0 else None
+    return StopMatch(reason, visible, start, end, byte_start, byte_end, at, tokens_before)
+
+
+# --- ending a stream
+
+
+def end_unfollowed(stream: TokenDecoder, reason: FinishReason, before: Chunk = NOTHING) -> Chunk:
+    """End ``stream`` where no token follows; its last token gave ``before``."""
+    tokens = stream.num_tokens
+    ending = unfollowed(stream, Chunk("", reason), tokens - 1)
+    if before is not NOTHING:
+        ending = ending._replace(chunk=joined(before, ending.chunk))
+    is_out = stream._row.waits and bool(stream._table.flush(stream._row.state))
+    return _finish(stream, ending, stream._since, tokens, is_out=is_out)
+
+
+def end_at_text(stream: TokenDecoder, token_id: int, effect: Effect) -> Chunk:
+    """End ``stream`` at ``token_id``, whose text completes a stop."""
+    ending = ending_at(effect, stream._count)
+    return _finish(stream, ending, [*stream._since, token_id], stream.num_tokens + 1)
+
+
+def end_at_reading(stream: TokenDecoder, reading: Reading, tokens: int) -> Chunk:
+    """End ``stream`` after ``tokens`` tokens by the stop that ``reading`` found."""
+    ending = ending_of(reading, stream._num_output(reading.past))
+    return _finish(stream, ending, reading.past.since, tokens)
+
+
+def end_at_id(stream: TokenDecoder, token_id: int, reason: StopReason, *, hidden: bool) -> Chunk:
+    """End ``stream`` at ``token_id``, which is a stop."""
+    index, past = stream.num_tokens, stream._past()
+    whole = [*past.since, token_id]
+    match: StopMatch | None
+    if hidden and not stream.conditions.include_stop_str_in_output:
+        ending = unfollowed(stream, Chunk("", "stop", reason), index)
+        held = stream._table.flush(stream._row.state) if stream._row.waits else ""
+        at, byte_at = sizes_in(stream._count + size_of(held))
+        match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
+    else:
+        output = stream._num_output(past)
+        ending, match = visible_ending(past, token_id, reason, index, output)
+        past = past._replace(since=whole)
+    if ending.hit is not None:
+        match = match_of(past, ending, index + 1)
+    cells = [] if stream._spans is None else past.replay(index).cells
+    chunk = _finish(stream, ending, whole, index + 1, cells=cells)
+    stream._match = match
+    return chunk
+
+
+def _finish(
+    stream: TokenDecoder,
+    ending: Ending,
+    since: Since,
+    tokens: int,
+    *,
+    is_out: bool = True,
+    cells: list[Cell] | None = None,
+) -> Chunk:
+    """End ``stream`` after so many tokens, with the entries ``since`` a clean point.
+
+    ``is_out``: whether text of what was held was output. ``cells``: the code points for spans, if
+    they are not those of ``since``.
+    """
+    prefix, read = stream._offsets(tokens if is_out else 0)
+    stream._clean, stream._since = stream._clean_point(), since
+    stream._end, stream._match = ending, None
+    if stream._spans is not None:
+        past = stream._past()
+        if cells is None:
+            cells = past.replay(tokens - 1).cells
+        stream._spans.note(cells, range(past.base, tokens), past.counted, ending.output)
+    stream._row, stream._alert = ENDED, ALERT
+    stream._count = (tokens - stream._limit) * TOKEN
+    stream._set_offsets(prefix, read)
+    return ending.chunk

@@ -5,10 +5,8 @@ A mask is an integer with a bit for each class of characters. The table of trans
 stops (:mod:`streamdec.core.stop_set`) has the mask of the letters that matter to it.
 
 >>> from streamdec.core.masks import mask_of
->>> mask_of("Hi") & mask_of("\n")
-0
->>> mask_of("Hi\n") & mask_of("\n") > 0
-True
+>>> mask_of("Hi") & mask_of("\n"), mask_of("Hi\n") & mask_of("\n") > 0
+(0, True)
 """
 
 from __future__ import annotations

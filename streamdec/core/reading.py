@@ -1,15 +1,11 @@
 """What a stream remembers, and reading where the tokens of the text matter.
 
-A stream remembers its last clean point and the entries since: its :class:`Past`. Replay tells what
-these gave (:mod:`streamdec.core.replay`).
-
 Mostly a text is read as a whole (:mod:`streamdec.core.stop_set`), because all of it is decided by
 one token and may be part of a stop. There are exceptions. After a release, a space that an earlier
 token owes is in no stop. After a marker that is an id, no code point that began in its token or
 before is in a stop, and its own text is not output; a section changes only before the first code
 point that begins in its token or later. While such text may still come, a stream reads the code
-points since its clean point again at each token, with :meth:`Past.read`. It is the same reading,
-code point by code point.
+points since its clean point again at each token, one by one, with :meth:`Past.read`.
 """
 
 from __future__ import annotations
@@ -45,10 +41,7 @@ class CleanPoint(NamedTuple):
 
 
 def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
-    """Return the clean point after a prompt, which led to ``row`` and ``state``.
-
-    What the prompt decided is in no stop; the rest of its unfinished character may be.
-    """
+    """Return the clean point after a prompt. What the prompt decided is in no stop."""
     shield = NEVER
     if row.waits:
         shield = -2 if replay(row.table, row.state, (), 0).held == -1 else -1
@@ -120,10 +113,7 @@ class Reading(NamedTuple):
         return self.labels.kept(self.past.stops.matcher.jailed(self.seen))
 
     def chunk(self, start: int, end: int, last: Chunk = NOTHING) -> Chunk:
-        """Return the code points from ``start`` to before ``end``.
-
-        The chunk has the finish of ``last``.
-        """
+        """Return the code points from ``start`` to ``end``, with the finish of ``last``."""
         return self.labels.chunk(start, text_of(self.found.cells[start:end]), last)
 
     @property
@@ -140,10 +130,7 @@ class Reading(NamedTuple):
         )
 
     def clean_point(self, row: Row, state: StopState, counted: int, tokens: int) -> CleanPoint:
-        """Return a clean point after all of it.
-
-        What an earlier token still owes counts there as of the last one of ``tokens`` tokens.
-        """
+        """Return a clean point after all of it. What is owed counts as of the last token."""
         shield = tokens - 1 if self.found.waits <= self.shield else NEVER
         marker = tokens - 1 if self.found.waits == self.marker else NEVER
         return CleanPoint(row, state, counted, shield, marker)
@@ -164,12 +151,7 @@ def read_cells(
 ) -> Reading:
     """Return what the code points of ``found`` lead to.
 
-    Args:
-        past: what the stream remembers.
-        found: what the entries since its clean point gave.
-        events: the markers by id and the releases since then.
-        label_events: the same for sections.
-        ignore: whether complete stops are ordinary text.
+    ``events`` has the markers by id and the releases for stops, ``label_events`` for sections.
     """
     seen, shield, hit = _read_stops(past, found.cells, events, ignore=ignore)
     end = len(found.cells) if hit is None else max(hit.end - hit.hidden, 0)
@@ -212,11 +194,7 @@ def _after(
 
 
 class _Labelling:
-    """Finds the section of each code point.
-
-    A marker that is an id changes the section before the first code point that begins in its token
-    or a later one.
-    """
+    """Finds the section of each code point, also with markers that are ids."""
 
     def __init__(self, past: Past, events: Sequence[Event]) -> None:
         self._labeller = past.stops.labeller
@@ -243,7 +221,8 @@ class _Labelling:
             return
         begun = NEVER
         for cell in cells:
-            begun = max(begun, cell.begun)  # on the windowed route a token may be a guess
+            first = cell.first if cell.late is None else cell.late
+            begun = max(begun, first)  # on the windowed route a token may be a guess
             self._meet(labeller, begun, cell.decided)
             if begun == self.marker:
                 labels.skip()

@@ -1,10 +1,8 @@
 """Literal replacements in a text that comes in pieces.
 
 :class:`Replacers` replaces each pattern as ``str.replace`` does, leftmost first, and withholds the
-longest tail that may still begin it. Several patterns are a cascade: each reads the text that the
-one before returns, as the full decode applies them one after another to the finished text. (One
-matcher for all patterns at once would be simpler and wrong: a replacement can make room for the
-next pattern.)
+longest tail that may still begin it. Several patterns are a cascade, as in the full decode: each
+reads the text that the one before returns, because a replacement can make room for the next.
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ Tails = tuple[str, ...]
 
 
 def held_length(pattern: str, text: str) -> int:
-    """Return the length of the longest end of ``text`` that begins ``pattern``.
-
-    It is shorter than ``pattern``.
-    """
+    """Return the length of the longest end of ``text`` that begins ``pattern``."""
     for length in range(min(len(pattern) - 1, len(text)), 0, -1):
         if text.endswith(pattern[:length]):
             return length
@@ -40,11 +35,7 @@ def held_length(pattern: str, text: str) -> int:
 
 
 class Replacers:
-    """Literal replacements, applied one after another.
-
-    Args:
-        rules: the replacements, in their order.
-    """
+    """Literal replacements, applied one after another."""
 
     __slots__ = ("_letters", "rules", "start")
 
@@ -70,10 +61,9 @@ class Replacers:
         return text
 
     def resynchronise(self, text: str) -> Tails | None:
-        """Return the tails after any text that ends in ``text``, or None.
+        """Return the tails after any text that ends in ``text``; None if uncertain.
 
-        They are certain only if a letter of ``text`` is in no pattern. Such a letter flushes every
-        tail, so the tails depend only on the text after it.
+        They are certain if a letter of ``text`` is in no pattern: it flushes every tail.
         """
         for position in range(len(text) - 1, -1, -1):
             if text[position] not in self._letters:

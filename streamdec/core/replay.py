@@ -2,18 +2,12 @@ r"""Replay: which token gave each code point, found when it is asked for.
 
 **Theory.** A stream is *clean* when nothing is held, and no later stop or marker can begin in the
 text so far. All that a stream knows is a function of its options, its last *clean point*, and the
-ids *since*. So a stream records no history. It keeps the state of the table at the clean point, the
-number of tokens before it, and the ids since, of which there are mostly none. To find out which
-token gave what, :func:`replay` sends these ids through the token rule and UTF-8 once more, and
-notes the tokens of each byte. Everything about the past is read off its result: the place of a
-stop, spans, the ids of a chunk, the section of a code point.
+ids *since*. So a stream records no history. To find out which token gave what, :func:`replay` sends
+the ids since the clean point through the token rule and UTF-8 once more, and notes the tokens of
+each byte. The place of a stop, spans, the ids of a chunk, sections are read off its result.
 
-``since`` has three kinds of entries:
-
-* an id, 0 or greater;
-* a negative number ``-n``: ``n`` tokens without bytes, after which the state was the same as
-  before. So a million skipped ids inside a character are one entry.
-* RELEASE: here a release was asked for.
+An entry of ``since`` is an id; or a negative number ``-n``, for ``n`` tokens without bytes after
+which the state was as before; or RELEASE, where a release was asked for.
 
 **What is whose.** A byte that a rule outputs late belongs to a token that *waits* (an open run of
 byte tokens, the space that a BPE suffix owes); the waiting tokens share such bytes in equal parts.
@@ -48,15 +42,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import accumulate, takewhile
 from os.path import commonprefix
 from typing import Final, NamedTuple
 
+from streamdec.chunks import TokenSpan
 from streamdec.core import utf8
 from streamdec.core.byte_table import ByteTable
+from streamdec.core.counting import sizes_in
 from streamdec.core.replacers import held_length
 from streamdec.core.table import State, Table
 from streamdec.core.token_ids import UnknownTokenError
-from streamdec.core.window_table import WindowState
+from streamdec.core.window import WindowState
 from streamdec.errors import RewriteError
 
 RELEASE: Final = None
@@ -79,16 +76,6 @@ class Cell(NamedTuple):
     def first(self) -> int:
         """The token in which it begins."""
         return self.tokens[0]
-
-    @property
-    def begun(self) -> int:
-        """The token in which it begins, for sections."""
-        return self.tokens[0] if self.late is None else self.late
-
-    @property
-    def last(self) -> int:
-        """The token that gave its last byte."""
-        return self.tokens[-1]
 
 
 class Replay(NamedTuple):
@@ -114,13 +101,9 @@ def replay(
 ) -> Replay:
     """Return what the ids ``since`` a clean point gave.
 
-    Args:
-        table: of the stream.
-        state: of the table at the clean point.
-        since: the entries since then.
-        base: how many tokens came before the clean point.
-        decided_by: if it is given, the text ends after these ids. What the end decides counts as
-            decided by the token of this index.
+    ``state`` is that of the table there, and ``base`` tokens came before it. With ``decided_by``,
+    the text ends after these ids; what the end decides counts as decided by the token of this
+    index.
     """
     if isinstance(table, ByteTable):
         return _Replaying(table, state, base).run(since, decided_by)
@@ -128,13 +111,7 @@ def replay(
 
 
 class _Replaying:
-    """The way of some ids through a ByteTable.
-
-    Args:
-        table: the table.
-        state: at the clean point.
-        base: how many tokens came before it.
-    """
+    """The way of some ids through a ByteTable."""
 
     def __init__(self, table: ByteTable, state: State, base: int) -> None:
         self._table, self._rule = table, table.rule
@@ -300,3 +277,85 @@ def step_any(table: Table, state: State, token_id: int) -> tuple[str, State]:
 def text_of(cells: Iterable[Cell]) -> str:
     """Return the text of ``cells``."""
     return "".join(cell.text for cell in cells)
+
+
+# --- spans ----------------------------------------------------------------------------------------
+# A token covers every code point that it gave a byte to, so the spans of tokens that share a
+# character overlap. A token that gave nothing has an empty span before the character that it
+# interrupts.
+
+
+def spans_of(
+    cells: Sequence[Cell], tokens: range, count: int, cut: int | None = None
+) -> list[TokenSpan]:
+    """Return the span of each of ``tokens``, with ``cells`` since a clean point.
+
+    ``count`` is of the text before the clean point. Spans are cut after ``cut`` code points.
+    """
+    code_points, num_bytes = sizes_in(count)
+    sizes = [*accumulate((len(cell.text.encode()) for cell in cells), initial=num_bytes)]
+    most = len(cells) if cut is None else min(max(cut - code_points, 0), len(cells))
+    places: dict[int, tuple[int, int]] = {}
+    for place, cell in enumerate(cells):
+        for token in cell.tokens:
+            places[token] = places.get(token, (place,))[0], place + 1
+    found: list[TokenSpan] = []
+    for token in tokens:
+        if token in places:
+            start, end = places[token]
+        else:
+            start = end = sum(cell.tokens[-1] < token for cell in cells)
+        start, end = min(start, most), min(end, most)
+        found.append(
+            TokenSpan(token, code_points + start, code_points + end, sizes[start], sizes[end])
+        )
+    return found
+
+
+def final_spans(found: Replay, tokens: range, count: int, output: int) -> list[TokenSpan]:
+    """Return the spans of the first of ``tokens`` that can no longer change.
+
+    ``found`` is what all tokens since a clean point gave, ``count`` is of the text before it, and
+    ``output`` code points were output.
+    """
+
+    def is_final(span: TokenSpan) -> bool:
+        return span.token_index < found.waits and span.end <= output
+
+    return [*takewhile(is_final, spans_of(found.cells, tokens, count))]
+
+
+class SpanLog:
+    """The final spans of one stream that were not taken yet."""
+
+    __slots__ = ("spans", "taken")
+
+    def __init__(self, spans: Sequence[TokenSpan] = (), taken: int = 0) -> None:
+        self.spans: list[TokenSpan] = [*spans]
+        """The final spans, in order."""
+        self.taken: int = taken
+        """How many tokens' spans were taken."""
+
+    def copy(self) -> SpanLog:
+        """Return an independent copy."""
+        return SpanLog(self.spans, self.taken)
+
+    def note(
+        self, cells: Sequence[Cell], tokens: range, count: int, cut: int | None = None
+    ) -> None:
+        """Note the spans of ``tokens``, which are final. See ``spans_of``."""
+        left = range(max(tokens.start, self.taken), max(tokens.stop, self.taken))
+        self.spans += spans_of(cells, left, count, cut)
+
+    def note_whole(self, index: int, before: int, after: int) -> None:
+        """Note the span of a token whose text is all of the text between two counts."""
+        if index >= self.taken:
+            (start, byte_start), (end, byte_end) = sizes_in(before), sizes_in(after)
+            self.spans.append(TokenSpan(index, start, end, byte_start, byte_end))
+
+    def take(self, more: Sequence[TokenSpan]) -> list[TokenSpan]:
+        """Return the final spans and ``more``, which follow them, and drop them."""
+        found = [*self.spans, *(span for span in more if span.token_index >= self.taken)]
+        self.taken += len(found)
+        self.spans.clear()
+        return found

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamdec.chunks import TokenSpan, check_finish_reason
 from streamdec.core import snapshots
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import NO_DEFINITION, StopConditions, definition_of
 from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
-from streamdec.core.definitions import NO_DEFINITION, definition_of
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.reading import NEVER, CleanPoint
-from streamdec.core.replay import RELEASE
+from streamdec.core.replay import RELEASE, SpanLog
 from streamdec.core.sections import Seen
 from streamdec.core.snapshots import Fields, shown
-from streamdec.core.spans import SpanLog
 from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import Row
@@ -63,8 +60,8 @@ def dump(decoder: TokenDecoder) -> dict[str, Any]:
 def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
     """Return a moment at which nothing is jailed, as JSON; None for the usual one.
 
-    It has the state of the table, the sections of ``ignore_stops_between`` and of ``sections``, and
-    the letters before that matter to later stops.
+    It has the state of the table, both sections, and the letters before that matter to later
+    stops.
     """
     context = decoder._stops.matcher.context(state.seen)
     place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]

@@ -1,17 +1,14 @@
-r"""Sections of a text, and the one matcher of stops and markers.
+"""Sections of a text, and the one matcher of stops and markers.
 
 **Theory.** Markers enclose sections: ``<think>`` opens one and ``</think>`` closes it. State
 ``OUTSIDE`` (0) is outside of all sections, where the opening marker of any section is searched. In
 state *n* the stream is inside section *n*, where only its closing marker is searched. A marker is
-an id or a text. The text may be the name of skipped special tokens, which have no text in a stream;
-then their ids are markers too.
+an id or a text. If the text is that of skipped special tokens, which have no text in a stream,
+their ids are markers too.
 
-:class:`Matcher` reads text for both. What it finds is one of three outcomes: a stop (Hit), or a
-section that opens or closes (Turn). It is used twice:
-
-* with the stops of a stream, and ``ignore_stops_between`` as the sections: inside of them the stops
-  are off (*gated*);
-* with ``sections``, and no stops: it names the section of each piece of text.
+:class:`Matcher` finds one of three outcomes in a text: a stop (Hit), or a section that opens or
+closes (Turn). It is used with the stops of a stream and ``ignore_stops_between``, inside of which
+the stops are off (*gated*); and with ``sections`` and no stops, for the section of each text.
 
 What it remembers is a :class:`Seen`: the tail of the stops, the section, and the *marker tail*, the
 suffix of the text that may become the next marker.
@@ -30,8 +27,6 @@ suffix of the text that may become the next marker.
 (Seen(tail='', section=2, marker=''), Turn(section=2, end=1, size=3))
 >>> matcher.read(seen, "x")                         # inside of it stops are off
 (Seen(tail='', section=2, marker=''), None)
->>> matcher.by_id(seen, 7), matcher.by_id(seen._replace(section=1), 7)
-(None, Seen(tail='', section=0, marker=''))
 """
 
 from __future__ import annotations
@@ -57,12 +52,7 @@ SkippedIds = Mapping[str, tuple[int, ...]]
 
 
 class Sections:
-    """The automaton of some sections.
-
-    Args:
-        pairs: of each section, an opening and a closing marker.
-        skipped: markers that are the text of skipped special tokens, with the ids of these.
-    """
+    """The automaton of some sections; ``skipped`` has ids of markers."""
 
     def __init__(self, pairs: Pairs, skipped: SkippedIds) -> None:
         openings = {opening: section for section, (opening, _) in enumerate(pairs, 1)}
@@ -84,10 +74,7 @@ class Sections:
         return self._texts[section].firsts
 
     def read(self, section: int, tail: str, text: str) -> tuple[Hit | None, str, int]:
-        """Read ``text`` up to the first complete marker.
-
-        Returns the marker (None: no marker is complete), the marker tail and the state after it.
-        """
+        """Read up to the first marker; return it, the marker tail and the section."""
         tail, hit = self._texts[section].step(tail, text)
         if hit is None:
             return None, tail, section
@@ -131,13 +118,7 @@ class Turn(NamedTuple):
 
 
 class Matcher:
-    """Finds stops and the markers of sections in text that comes in pieces.
-
-    Args:
-        stops: finds the stops.
-        sections: whose markers are searched.
-        gated: whether the stops are off inside of the sections.
-    """
+    """Finds stops and the markers of sections, in which stops are off if ``gated``."""
 
     def __init__(self, stops: StopMatcher, sections: Sections, *, gated: bool) -> None:
         self.stops: StopMatcher = stops
@@ -155,10 +136,7 @@ class Matcher:
     def read(
         self, seen: Seen, text: str, *, ignore: bool = False
     ) -> tuple[Seen, Hit | Turn | None]:
-        """Read ``text`` up to the first outcome; None if nothing is complete.
-
-        With ``ignore``, a complete stop is ordinary text.
-        """
+        """Read ``text`` up to the first outcome; None if nothing is complete."""
         tail, section, marker = seen
         if self.sections is NO_SECTIONS:  # the same as below, in half the time
             after, hit = self.stops.step(tail, text, ignore=ignore)
@@ -180,10 +158,7 @@ class Matcher:
         return Seen(self.stops.skip(tail, "") if self._gated else tail, section)
 
     def by_id(self, seen: Seen, token_id: int) -> Seen | None:
-        """Return what is remembered after a marker that is an id.
-
-        None: ``token_id`` is not a marker in this section.
-        """
+        """Return what is remembered after a marker by id; None if it is none here."""
         section = self.sections.by_id(seen.section, token_id)
         return None if section is None else self._turned(seen.tail, section)
 
@@ -208,9 +183,9 @@ class Matcher:
         return max(len(self.stops.text(seen.tail)), len(seen.marker))
 
     def firsts(self, seen: Seen) -> frozenset[str] | None:
-        """Return letters, such that text without any of them changes nothing.
+        """Return letters without which a text changes nothing; None: any may matter.
 
-        U+0080 stands for all letters that are not ASCII. None: any letter may matter.
+        U+0080 stands for all letters that are not ASCII.
         """
         if seen.marker:
             return None
@@ -225,13 +200,7 @@ MARKER = ""
 
 
 class Labels:
-    """Finds the section of each code point of a text.
-
-    Args:
-        labeller: finds the markers; None if there are no sections.
-        names: the name of each section.
-        section: in which the text begins.
-    """
+    """Finds the section of each code point of a text that begins in ``section``."""
 
     def __init__(self, labeller: Matcher | None, names: Sequence[str | None], section: int) -> None:
         self._labeller = labeller
@@ -272,10 +241,9 @@ class Labels:
         return self._sections[place] if place < len(self._sections) else self.seen.section
 
     def kept(self, jailed: int) -> int:
-        """Return how many of the last code points are not output.
+        """Return how many of the last code points are not output, ``jailed`` or more.
 
-        They are ``jailed`` ones, and those that may become a marker. If a part of a marker is
-        jailed, all of it is, because a stop may cut it.
+        If a part of a marker is jailed, all of it is, because a stop may cut it.
         """
         kept = max(jailed, len(self.seen.marker))
         for start, end in reversed(self._markers):
@@ -284,10 +252,7 @@ class Labels:
         return kept
 
     def chunk(self, start: int, text: str, last: Chunk = NOTHING) -> Chunk:
-        """Return ``text``, which begins at ``start``, with the finish of ``last``.
-
-        It is without markers. If no text is left, a last chunk has the section at the end.
-        """
+        """Return ``text`` from ``start`` on without markers, with the finish of ``last``."""
         named = zip(self._names[start:], text, strict=False)
         parts = [(name, letter) for name, letter in named if name != MARKER]
         if not parts and last is NOTHING:
@@ -301,13 +266,9 @@ class Labels:
 class PromptMarkers:
     """The markers of sections, as they are found in prompts.
 
-    A text that the tokenizer always encodes as one token is found by its id, in one pass over the
-    ids of a prompt. Where other texts are searched, the ids after the last such id are decoded.
-
-    Args:
-        pairs: an opening and a closing marker of each section. A marker that opens one section and
-            closes another counts as an opening marker.
-        tokenizer: the tokenizer of the streams. No reference is kept, or it would never be freed.
+    A text that the tokenizer always encodes as one token is found by its id. For other texts, the
+    ids after the last such id are decoded. A marker that opens one section and closes another
+    counts as an opening marker.
     """
 
     def __init__(self, pairs: Pairs, tokenizer: Decoder) -> None:
@@ -340,8 +301,7 @@ class PromptMarkers:
 def _only_token(tokenizer: Any, text: str) -> int | None:
     """Return the id of the token that always encodes ``text``, or None.
 
-    None for a word, which may be part of a longer token. Other texts are encoded with some letters
-    on both sides as a test.
+    None for a word, which may be part of a longer token. Others are encoded with letters around.
     """
     encode = getattr(tokenizer, "encode", None)
     token_to_id = getattr(tokenizer, "token_to_id", None)

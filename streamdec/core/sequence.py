@@ -286,11 +286,6 @@ class Sequence:
         """Return the sequence that ``snapshot()`` described; its ids are decoded again.
 
         Arguments and errors are as for ``DecodeStream.restore``.
-
-        >>> from streamdec import MockTokenizer, Sequence
-        >>> sequence = Sequence(MockTokenizer(), [1, 2])
-        >>> Sequence.restore(MockTokenizer(), sequence.snapshot()).text
-        'Hello world'
         """
         tokenizer = tokenizer_for(tokenizer)
         table, fields = snapshots.load("sequence", tokenizer, snapshot)

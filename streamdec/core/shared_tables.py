@@ -7,7 +7,6 @@ and shared by all streams of the tokenizer with equal options.
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -19,8 +18,8 @@ from streamdec.core.replacers import replacers_of
 from streamdec.core.rules.base import TokenRule
 from streamdec.core.rules.compile import compile_rule
 from streamdec.core.table import Table
-from streamdec.core.token_ids import UnknownTokenError, log_once
-from streamdec.core.window_table import WindowTable, full_decode
+from streamdec.core.token_ids import ByObject, UnknownTokenError, log_once
+from streamdec.core.window import WindowTable, full_decode
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
 from streamdec.locks import Lock
@@ -55,11 +54,7 @@ class _Compiled:
         return ByteTable(rule, options, replacers_of(decoder.rules.replaces, options))
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
-        """Whether the rules agree with ``decode``.
-
-        They are compared once for each value of ``skip_special_tokens``. The first difference gives
-        a warning, and ends the comparisons.
-        """
+        """Whether the rules agree with ``decode``. The first difference gives a warning."""
         if skip not in self._verified:
             with suppressed:
                 table = self.new_table(decoder, Options(skip, "exact"))
@@ -97,28 +92,11 @@ def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     return "".join(texts) + table.flush(state)
 
 
-_compiled: dict[int, _Compiled] = {}
-"""By the id of the tokenizer, as long as it lives."""
-
-
-def _compiled_for(decoder: TableDecoder) -> _Compiled:
-    compiled = _compiled.get(id(decoder))
-    if compiled is None:
-        compiled = _Compiled(decoder)
-        try:
-            weakref.finalize(decoder, _compiled.pop, id(decoder), None)
-        except TypeError:  # no weak references to it: compiled for each stream
-            return compiled
-        compiled = _compiled.setdefault(id(decoder), compiled)
-    return compiled
+_compiled: ByObject[_Compiled] = ByObject()
 
 
 def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
-    """Return the table of ``decoder`` and ``options``.
-
-    On the bytes route it is shared, on the windowed route it is a new one. Raises ValueError or
-    TypeError for bad options, and for those that the windowed route cannot honour.
-    """
+    """Return the table of ``decoder`` and ``options``, or raise for bad ones."""
     compiled = _compiled.get(id(decoder))
     is_checked = type(options[0]) is type(options[3]) is bool  # 1 and True are equal keys
     if is_checked and compiled is not None and (known := compiled.tables.get(options)) is not None:
@@ -127,7 +105,8 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
     has_rules = not isinstance(decoder, type) and getattr(decoder, "rules", None) is not None
     if has_rules:
         table_decoder = cast(TableDecoder, decoder)
-        compiled = _compiled_for(table_decoder)
+        if compiled is None:
+            compiled = _compiled.keep(decoder, _Compiled(table_decoder))
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
             return compiled.tables.setdefault(options, compiled.new_table(table_decoder, options))
     check_decoder(decoder)
@@ -179,9 +158,9 @@ _lock = Lock()
 def tokenizer_for(given: Any) -> Any:
     """Return the tokenizer with which streams of ``given`` decode.
 
-    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for an object with one as its
-    ``backend_tokenizer``, such as a fast tokenizer of transformers: the same one each time, until
-    tokens are added. Any other object is returned as it is.
+    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for a fast tokenizer of
+    transformers: the same one each time, until tokens are added. Other objects are returned as
+    they are.
     """
     if id(given) in _compiled:
         return given
@@ -208,9 +187,8 @@ def tokenizer_for(given: Any) -> Any:
 def _home(tokenizer: Any) -> tuple[dict[Any, _Wrapped], Any]:
     """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
 
-    The wrapper refers to the tokenizer, so a global dict would keep both. The dict is the
-    tokenizer's own ``__dict__``: the garbage collector can free both. It does not track tokenizers
-    of version 0.22, so the last wrappers of these are in a global dict.
+    The wrapper refers to the tokenizer. So the dict is the tokenizer's own ``__dict__``: the
+    garbage collector can free both. It does not track tokenizers of version 0.22.
     """
     if gc.is_tracked(tokenizer):
         return tokenizer.__dict__, _WRAPPER
@@ -231,22 +209,14 @@ def _wrapper(given: Any, inner: Any) -> Any:
         return inner
 
 
-_alike: dict[int, bool] = {}
-"""By the id of a tokenizer with a ``backend_tokenizer``: whether it decodes as its wrapper does."""
+_alike: ByObject[bool] = ByObject()
+"""Whether a tokenizer with a ``backend_tokenizer`` decodes as its wrapper does."""
 
 
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
-    """Return whether ``given`` decodes as its backend does.
-
-    Its class may have another ``decode``. They are compared once, with the sample of the wrapper.
-    """
+    """Return whether ``given``, by its own ``decode``, decodes as its backend does."""
     known = _alike.get(id(given))
-    if known is None:
-        known = _compared(given, wrapper)
-        with suppress(TypeError):  # no weak references to it: compared for each stream
-            weakref.finalize(given, _alike.pop, id(given), None)
-            _alike[id(given)] = known
-    return known
+    return _alike.keep(given, _compared(given, wrapper)) if known is None else known
 
 
 def _compared(given: Any, wrapper: Any) -> bool:

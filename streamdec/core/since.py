@@ -1,32 +1,42 @@
-"""The entries since a clean point, of which there are few.
+"""The entries since a clean point, and how they stay few.
 
 Tokens without bytes may come without end: a million skipped ids inside a character. If they lead
 back to an earlier state, the state has forgotten them, and so may ``since``. Markers by id are the
 exception: while text before them is held, they have an *effect* that comes later. So two moments
 are alike only if the state of the table and the effect of the ids are.
+
+A stream that is never quite clean (the stop ``aab`` in ``aaaa...``) would keep all its ids. So with
+MOST_SINCE entries, and then each time that twice as many came, its clean point moves up to the
+first token that still matters. Mostly the end of the text that may be part of a stop shows where
+that is. Where the tokens of the text matter (:mod:`streamdec.core.reading`), a new clean point is
+tried by reading what follows it again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
-from streamdec.core.replay import RELEASE, Since, num_tokens
-from streamdec.core.stop_set import StopSet
+from streamdec.chunks import NOTHING
+from streamdec.core.counting import TOKEN, size_of
+from streamdec.core.reading import Past
+from streamdec.core.replay import RELEASE, Since, num_tokens, text_of
+from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.table import Row
+
+MOST_SINCE: Final = 16
+"""Entries since a clean point at which a stream first tries to move it."""
+MOST_TRIED: Final = 8
+"""Tokens at which the clean point is tried, if it moves by reading."""
 
 Effect = tuple[tuple[int, bool], ...]
 """For each section of each matcher: the section after some ids, and whether one was a marker."""
 
 
 def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
-    """Return ``since`` with loops of tokens without bytes replaced by their number.
-
-    Args:
-        stops: of the stream.
-        row: of the table's state at the clean point.
-        since: the entries.
-    """
-    effect = nothing = _no_effect(stops)
+    """Return ``since`` with loops of tokens without bytes replaced by their number."""
+    markers = list[int]()
+    effect = nothing = _effect(stops, markers)
     kept: list[int | None] = []
     rows = [row]
     places = {(_place(row), effect): 0}
@@ -39,11 +49,12 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             chunk, _, _, row = row[entry]
             text = chunk.text
             if entry in stops.marker_ids:
-                effect = _after(stops, effect, entry)
+                markers.append(entry)
+                effect = _effect(stops, markers)
         kept.append(entry)
         rows.append(row)  # alive, so that each has its own id
         if text or entry is RELEASE:
-            effect = nothing
+            markers, effect = [], nothing
             places = {(_place(row), effect): len(kept)}
             continue
         place = _place(row), effect
@@ -62,37 +73,26 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
 def _place(row: Row) -> Any:
     """Return what is equal for equal states. Open runs must not be compared."""
     if row.table.route == "window":
-        return row.state[:2]
+        return row.state[:-1]  # not its age
     return row.state if row.is_kept else id(row)
 
 
-def _no_effect(stops: StopSet) -> Effect:
-    if not stops.marker_ids:
-        return ()
-    matchers = [each for each in (stops.matcher, stops.labeller) if each is not None]
-    return tuple((each, False) for m in matchers for each in range(len(m.sections) + 1))
-
-
-def _after(stops: StopSet, effect: Effect, token_id: int) -> Effect:
-    """Return the effect of some ids and ``token_id``."""
+def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
+    """Return the effect of ``token_ids``, which have no text."""
     found: list[tuple[int, bool]] = []
-    place = 0
-    for matcher in (stops.matcher, stops.labeller):
-        if matcher is None:
-            continue
-        size = len(matcher.sections) + 1
-        for at, was_marker in effect[place : place + size]:
-            after = matcher.sections.by_id(at, token_id)
-            found.append((at, was_marker) if after is None else (after, True))
-        place += size
+    for matcher in filter(None, (stops.matcher, stops.labeller)):
+        for section in range(len(matcher.sections) + 1):
+            after, was_marker = section, False
+            for token_id in token_ids:
+                turned = matcher.sections.by_id(after, token_id)
+                if turned is not None:
+                    after, was_marker = turned, True
+            found.append((after, was_marker))
     return tuple(found)
 
 
 def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
-    """Return the entries of the first ``size`` tokens, and those after them.
-
-    A release between the two is among the first.
-    """
+    """Return the entries of the first ``size`` tokens, and those after them."""
     before: list[int | None] = []
     after: list[int | None] = []
     for entry in since:
@@ -122,3 +122,77 @@ def is_released(since: Since) -> bool:
     """Whether nothing with bytes came after a release."""
     last = next((entry for entry in reversed(since) if entry is RELEASE or entry >= 0), 0)
     return last is RELEASE
+
+
+# --- moving the clean point
+
+
+def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
+    """Return ``past`` with a later clean point, if there is one, and fewer entries.
+
+    ``state`` is that of the stops after it. With spans, those of tokens before the point must be
+    final.
+    """
+    found = past
+    if not past.stops.has_sections:
+        found = _moved_by_text(past, state, has_spans=has_spans)
+    if len(found.since) > MOST_SINCE:
+        found = found._replace(since=folded(found.stops, found.clean.row, found.since))
+    if len(found.since) > MOST_SINCE and found.base == past.base:
+        found = _moved_by_reading(found)
+    return found
+
+
+def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
+    """Move the clean point to before the text that may be part of a later stop."""
+    stops, row = past.stops, past.clean.row
+    rows, texts = [row], list[str]()
+    for entry in past.since:
+        chunk = NOTHING
+        if entry is RELEASE:  # no clean point comes after a release
+            return past
+        if entry >= 0:
+            chunk, _, _, row = row[entry]
+        rows.append(row)
+        texts.append(chunk.text)
+    size, reach = len(texts), max(len(state.jailed), stops.matcher.reach(state.seen))
+    while size and reach > 0:
+        size -= 1
+        reach -= len(texts[size])
+    # A windowed table knows how old the text is that it holds.
+    while size and row.table.route == "bytes":
+        if rows[size].is_fresh if texts[size - 1] else not rows[size].waits:
+            break
+        size -= 1
+    row, text = rows[size], "".join(texts[:size])
+    if not size or (has_spans and row.waits):
+        return past
+    tokens = num_tokens(past.since[:size])
+    clean = past.clean._replace(
+        row=row,
+        state=stops.settled(past.clean.state, text),
+        counted=past.counted + tokens * TOKEN + size_of(text),
+    )
+    return past._replace(clean=clean, since=past.since[size:], base=past.base + tokens)
+
+
+def _moved_by_reading(past: Past) -> Past:
+    """Move the clean point where tokens matter: of held bytes, releases, markers.
+
+    What follows is read again from there. If that leads elsewhere, the token before it is tried.
+    """
+    stops, reading = past.stops, past.read()
+    reach = max(stops.matcher.reach(reading.seen), reading.kept)
+    tail = reading.found.cells[-reach:] if reach else []
+    first = min([reading.found.waits, *(cell.first for cell in tail)])
+    for base in range(first, max(first - MOST_TRIED, past.base), -1):
+        before, after = split(past.since, base - past.base)
+        earlier = past._replace(since=before).read()
+        text, row = text_of(earlier.found.cells), past.table.row(earlier.found.state)
+        state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
+        counted = past.counted + (base - past.base) * TOKEN + size_of(text)
+        clean = earlier.clean_point(row, state, counted, base)
+        moved = past._replace(clean=clean, since=after, base=base)
+        if not earlier.has_ids and moved.read().leads_where(reading):
+            return moved
+    return past

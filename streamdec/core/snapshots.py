@@ -1,28 +1,25 @@
 """Snapshots: a stream as JSON, and back.
 
-A snapshot has the options, the state at the last clean point, and the ids since. Restoring begins
-at the clean point and steps the ids. Fields with their initial value are left out, so an ordinary
-snapshot has 100 to 150 bytes.
-
-A snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
-where. The checksum finds damage. It is no protection against forgery: a forged snapshot that passes
-the checks is one that some stream could have, and continues as that stream would.
+Fields with their initial value are left out, so an ordinary snapshot has 100 to 150 bytes. A
+snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
+where. The checksum finds damage. It is no protection against forgery: a forged snapshot that
+passes the checks is one that some stream could have, and continues as that stream would.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from streamdec.core.counting import MOST_COUNTED
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.shared_tables import check_decoder, table_for
 from streamdec.core.table import Table
+from streamdec.core.token_ids import ByObject
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.mistakes import hint
@@ -47,24 +44,16 @@ about as many others, spread over the vocabulary."""
 SAMPLED_RANGE = 32_768
 """The assumed vocabulary size of a tokenizer without ``vocab_size``."""
 
-_fingerprints: dict[int, str] = {}
+_fingerprints: ByObject[str] = ByObject()
 
 
 def fingerprint(tokenizer: Decoder) -> str:
-    """Return a string that is equal for tokenizers that decode alike.
-
-    The tokenizer's own fingerprint; else 16 hexadecimal digits from a sample.
-    """
+    """Return the tokenizer's fingerprint, or 16 digits from a sample of its texts."""
     own = getattr(tokenizer, "fingerprint", None)
     if isinstance(own, str):
         return own
     found = _fingerprints.get(id(tokenizer))
-    if found is None:
-        found = _sampled(tokenizer)
-        with suppress(TypeError):  # no weak references to it: then it is computed each time
-            weakref.finalize(tokenizer, _fingerprints.pop, id(tokenizer), None)
-            _fingerprints[id(tokenizer)] = found
-    return found
+    return _fingerprints.keep(tokenizer, _sampled(tokenizer)) if found is None else found
 
 
 def _sampled(tokenizer: Decoder) -> str:
@@ -135,8 +124,7 @@ class Fields:
 def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields]:
     """Return the table for the options of ``snapshot``, and the machine's own fields.
 
-    Raises SnapshotError if the snapshot is of another class, or was made with another tokenizer or
-    route. Raises TypeError if ``tokenizer`` is not a tokenizer.
+    Raises SnapshotError if the snapshot is of another class, tokenizer or route.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
@@ -154,10 +142,7 @@ def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields
 
 
 def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` but its format, machine and checksum.
-
-    Raises SnapshotError if it has another format, is of another class, or is damaged.
-    """
+    """Return the fields of ``snapshot`` without its head, which is checked."""
     check_mapping(snapshot)
     fields = dict(snapshot)
     version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
@@ -192,10 +177,7 @@ def other_class(kind: object) -> SnapshotError:
 
 
 def _are_alike(one: object, other: str) -> bool:
-    """Whether two fingerprints are equal.
-
-    One may be only the first 16 digits of the other.
-    """
+    """Whether two fingerprints are equal; one may be the other's first 16 digits."""
     if not isinstance(one, str):
         return False
     short, long = sorted((one, other), key=len)
@@ -242,10 +224,7 @@ def reading(fields: Fields) -> Iterator[None]:
 
 
 def numbers(data: Any, least: int, most: int, size: int | None = None) -> list[int]:
-    """Return ``data``, a list of ``size`` integers from ``least`` to ``most``.
-
-    None: of any size. Raises ValueError for anything else.
-    """
+    """Return ``data``, a list of such integers; ValueError if it is not."""
     if not isinstance(data, list) or not all(type(n) is int and least <= n <= most for n in data):
         raise ValueError(f"expected numbers from {least} to {most}, got {shown(data)}")
     if size is not None and len(data) != size:

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_of, in_section
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.endings import end_unfollowed
+from streamdec.core.examining import end_unfollowed
 from streamdec.core.sequence import Sequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
@@ -20,10 +20,7 @@ DECODERS = DecodeStream, StopSequenceDecoder, Sequence, TextStopDecoder
 
 
 def methods_of(decoder: Any) -> tuple[Step, Feed]:
-    """Return two functions that return a chunk.
-
-    The first takes one id (or piece of text), the second several ids.
-    """
+    """Return two functions that return a chunk: of one id (or text), and of several."""
     if isinstance(decoder, TokenDecoder):
         return decoder._step, decoder._feed
     step = _of_chunks(decoder, decoder.step)

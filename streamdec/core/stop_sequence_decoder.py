@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, SupportsIndex, Unpack, final
 
 from streamdec.chunks import Chunk, FinishReason, check_finish_reason
-from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
+from streamdec.core.conditions import (
+    NO_DEFINITION,
+    SectionsOption,
+    StopConditions,
+    StopOptions,
+    conditions_of,
+    definition_of,
+)
 from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.decoder import TokenDecoder
-from streamdec.core.definitions import NO_DEFINITION, SectionsOption, definition_of
-from streamdec.core.endings import end_unfollowed
-from streamdec.core.examining import release
+from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.step import feed_function, step_all, step_function
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
@@ -155,18 +160,12 @@ class StopSequenceDecoder(TokenDecoder):
         feed = feed_function(returns_text=False)
 
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
-        r"""Return a list with the chunk of each token that was taken.
+        """Return a list with the chunk of each token that was taken.
 
         Args:
             token_ids: as for ``feed``. Ids after the end of the stream are not taken.
 
         Raises what ``feed`` raises.
-
-        >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
-        >>> decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="\nUser:"))
-        >>> [chunk.text for chunk in decoder.step_batch([0, 3, 1, 2, 3, 3])]
-        ['Hi', '!', '', '']
         """
         return step_all(self.step, token_ids)
 

@@ -1,19 +1,14 @@
 r"""Stop sets: the states of stop conditions, and what each text does in a state.
 
-**Theory.** A stream with stops walks two automata side by side. The table
-(:mod:`streamdec.core.table`) turns ids into text; this module turns text into text that may be
-output. Its states are :class:`StopState` objects: what the matcher of stops has seen
-(:class:`~streamdec.core.sections.Seen`), the text that is *jailed* because it may become a stop or
-a marker, and the section in which the jailed text begins. Mostly the state is the first one, in
-which no part of a stop or marker was seen. Its ``alert`` is the mask of the letters with which a
-stop or marker may begin. A token whose text has none of these letters is not looked at. In other
-states, and inside a section, each letter matters.
+**Theory.** The table (:mod:`streamdec.core.table`) turns ids into text; this module turns text into
+text that may be output. Its states are :class:`StopState` objects: what the matcher of stops has
+seen, the text that is *jailed* because it may become a stop or a marker, and the section in which
+the jailed text begins. Mostly the state is the first one, in which no part of a stop or marker was
+seen. Its ``alert`` is the mask of the letters with which one may begin: a token whose text has none
+of them is not looked at. In other states, and inside a section, each letter matters.
 
 A state is a dict from a text to its :data:`Effect`, or to None if nothing changes. It is filled on
 first use, so the text of a stop is matched once.
-
-A set of four strings takes some kilobytes and is made in microseconds: nothing in it has the size
-of a vocabulary.
 
 **A worked example.** The stop ``"\nUser:"``, and the texts ``"Hi"``, ``"\nUs"``, ``"e!"``:
 
@@ -29,8 +24,6 @@ of a vocabulary.
 >>> chunk, after, hit = stops.first["\nUs"]
 >>> chunk.text, after.jailed                        # jailed, and any letter matters now
 ('', '\nUs')
->>> mask_of("Hi") & after.alert > 0
-True
 >>> after["e!"][0].text                             # no stop: the jailed text is output
 '\nUse!'
 >>> chunk, _, hit = after["er: and"]                # the stop, three letters into this text
@@ -45,8 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
-from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import Definition
+from streamdec.core.conditions import Definition, StopConditions
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.patterns.matcher import matcher_of
@@ -92,8 +84,7 @@ named tuple takes twice as long.)"""
 class StopState(dict[str, "Effect | None"]):
     """What was seen of stops and markers, and what each text does to it.
 
-    As a dict it maps each text that was met to its effect, None if nothing changes. The effect of a
-    new text is computed on first use. All other attributes are immutable.
+    As a dict it maps each text that was met to its effect, None if nothing changes.
     """
 
     __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "letters", "section", "seen")
@@ -132,13 +123,9 @@ class NamedStop(NamedTuple):
 
 
 class StopSet:
-    """Stop conditions and sections for one table.
+    """Stop conditions and sections for one table; None for streams of text.
 
-    Args:
-        table: the table of the streams; None for streams of text, whose conditions name no ids.
-        conditions: when they end.
-        definition: the sections of their text.
-        skipped: stops and markers that are the text of skipped special tokens, with those ids.
+    ``skipped`` has stops and markers that are the text of skipped special tokens, with those ids.
     """
 
     def __init__(
@@ -233,12 +220,10 @@ class StopSet:
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None
     ) -> StopState:
-        """Return the state in which a stream begins.
+        """Return the state in which a stream begins after ``prompt``.
 
-        Args:
-            tokenizer: of the stream.
-            prompt: its ids.
-            starts_inside: whether it begins inside the first section of the definition.
+        ``starts_inside``: whether it begins inside the first section of the definition; None: the
+        prompt decides.
         """
         gate, labels = self.conditions.ignore_stops_between, self.definition.pairs
         inside = self.conditions.starts_inside
@@ -302,11 +287,8 @@ class StopSet:
     ) -> Effect:
         """Return what ``text`` does in ``state``, without looking it up.
 
-        Args:
-            state: the state.
-            text: the text.
-            ignore: whether complete stops are ordinary text.
-            release: whether all text is output and forgotten; stops and markers begin after it.
+        With ``ignore``, complete stops are ordinary text. With ``release``, all text is output and
+        forgotten; stops and markers begin after it.
         """
         matcher, place = self.matcher, 0
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
@@ -357,10 +339,7 @@ class StopSet:
         return NamedStop(None, hidden=True) if is_eos and found is None else found
 
     def turned(self, state: StopState, token_id: int) -> StopState:
-        """Return the state after ``token_id``, which may be a marker and has no text.
-
-        ``state`` must have no jailed text.
-        """
+        """Return the state after ``token_id``, a marker or not, with nothing jailed."""
         seen = self.matcher.by_id(state.seen, token_id) or state.seen
         section = None
         if self.labeller is not None:
@@ -375,10 +354,7 @@ def _forget_ids(table: weakref.ref[Table], ids: frozenset[int]) -> None:
 
 
 def _named_stops(conditions: StopConditions, skipped: SkippedIds) -> Mapping[int, NamedStop]:
-    """Return the stop for each id that is a stop.
-
-    If an id has several, a hidden stop comes before a visible one, and a string before an id.
-    """
+    """Return the stop of each id: hidden before visible, a string before an id."""
     visible = dict.fromkeys(conditions.visible_stop_token_ids, False)
     ids = visible | dict.fromkeys(conditions.stop_token_ids, True)
     named = {token_id: NamedStop(token_id, hidden) for token_id, hidden in ids.items()}

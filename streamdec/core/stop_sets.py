@@ -11,10 +11,11 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from streamdec.core.conditions import StopConditions
-from streamdec.core.definitions import NO_DEFINITION, Definition, warn_unfindable
+from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
+from streamdec.core.sections import SkippedIds
 from streamdec.core.stop_set import StopSet
 from streamdec.core.table import Table
+from streamdec.errors import warn
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
 
@@ -39,10 +40,7 @@ class StopSetStatistics(NamedTuple):
 
 
 class StopSets:
-    """The stop sets of one table, one for equal conditions.
-
-    The least recently used ones are dropped first.
-    """
+    """The stop sets of one table; the least recently used are dropped first."""
 
     __slots__ = ("__weakref__", "_last", "_lock", "_sets", "_size")
 
@@ -57,10 +55,7 @@ class StopSets:
     def get(
         self, conditions: StopConditions, definition: Definition, make: Callable[[], StopSet]
     ) -> StopSet:
-        """Return the stop set of ``conditions`` and ``definition``.
-
-        If it is not kept, ``make`` makes it.
-        """
+        """Return the stop set of these; ``make`` makes it if it is not kept."""
         key = _values_of(conditions), definition
         found = self._sets.get(key)
         if found is None:
@@ -82,11 +77,7 @@ class StopSets:
                 self._weigh(stops)
 
     def _weigh(self, stops: StopSet) -> None:
-        """Note the size of ``stops``, and drop stop sets if necessary.
-
-        If there are too many, or all of them are too large, the least recently used ones are
-        dropped.
-        """
+        """Note the size of ``stops``, and drop stop sets if all are too large."""
         global _dropped
         size = stops.size
         self._size += size - stops.noted_size
@@ -117,10 +108,7 @@ def stop_set_for(
     conditions: StopConditions,
     definition: Definition = NO_DEFINITION,
 ) -> StopSet:
-    """Return the stop set of ``conditions`` and of sections for ``table``.
-
-    All streams of the table with equal ones share it.
-    """
+    """Return the stop set that streams of ``table`` with these share."""
 
     def make() -> StopSet:
         named = (*conditions.stop, *conditions.visible_stop, *conditions.markers)
@@ -129,7 +117,7 @@ def stop_set_for(
         if texts and table.options.skip_special_tokens:
             skipped = _skipped_ids(tokenizer, texts)
         if definition.names and table.options.skip_special_tokens:
-            warn_unfindable(tokenizer, definition, skipped)
+            _warn_unfindable(tokenizer, definition, skipped)
         return StopSet(table, conditions, definition, skipped)
 
     if table.route == "window":  # the table is the stream's own
@@ -144,21 +132,14 @@ _of_text = StopSets()
 
 
 def text_stop_set_for(conditions: StopConditions) -> StopSet:
-    """Return the stop set of ``conditions`` for streams of text.
-
-    All streams of text with equal conditions share it. ``conditions`` must name no ids.
-    """
+    """Return the stop set of ``conditions``, which name no ids, for streams of text."""
     return _of_text.get(
         conditions, NO_DEFINITION, lambda: StopSet(None, conditions, NO_DEFINITION, {})
     )
 
 
 def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the ids of those ``texts`` that are the text of skipped special tokens.
-
-    A skipped token has no text, so a matcher would find such a text only if ordinary tokens spell
-    it. The result is empty if the tokenizer does not have the methods to find them.
-    """
+    """Return the ids of those ``texts`` that are the text of skipped special tokens."""
     find, token_to_id, is_skipped = (
         getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
     )
@@ -169,3 +150,22 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
         return {}
     ids = {text: token_to_id(text) for text in texts}
     return {text: (i,) for text, i in ids.items() if i is not None and is_skipped(i)}
+
+
+def _warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
+    """Warn about markers with a part that is a skipped special token."""
+    markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
+    special_tokens, token_to_id, is_skipped = (
+        getattr(tokenizer, each, None) for each in ("special_tokens", "token_to_id", "is_skipped")
+    )
+    if not markers or special_tokens is None or token_to_id is None or is_skipped is None:
+        return
+    ids = {name: token_to_id(name) for name in special_tokens.all if name}
+    without_text = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    for marker in markers:
+        part = next((name for name in without_text if name in marker), None)
+        if part is not None and marker not in without_text:
+            warn(
+                f"sections: the marker {marker!r:.80} contains {part!r:.40}, a special token that "
+                "is skipped, so the marker is not found; pass skip_special_tokens=False"
+            )

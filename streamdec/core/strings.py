@@ -3,9 +3,9 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 **Theory.** The automaton of Aho and Corasick (1975) finds many strings at once; its state is the
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
-:mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text, so it
-may be simple. The constructor makes a set of the stops and one of their first letters. When the
-first such letter comes, a set of all prefixes is made, or of many stops a sorted list.
+:mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
+first letter comes with which a stop begins, a set of all prefixes is made, or of many stops a
+sorted list.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -17,15 +17,13 @@ What must be withheld (*jailed*) is the longest suffix of the tail that is a pro
 >>> tail, hit = stops.step("", "Hi\nUs")
 >>> tail, stops.jailed(tail), hit               # the whole tail may become the hidden stop
 ('\nUs', '\nUs', None)
->>> tail, hit = stops.step(tail, "e!")          # neither of them
->>> tail, hit
+>>> stops.step(tail, "e!")                      # neither of them
 ('', None)
->>> stops.step("\nUs", "er:")[1]                # the visible one is complete first, at "r"
+>>> stops.step(tail, "er:")[1]                  # the visible one is complete first, at "r"
 Hit(stop='User', visible=True, end=2, text='User')
 
-Which stop wins: the one that is complete first, code point by code point. If several are complete
-at the same code point, the longest wins. Of equally long ones, a hidden one wins over a visible
-one, and then a string over a pattern.
+The stop wins that is complete first, code point by code point. Of several, the longest wins; of
+equally long ones, a hidden one wins over a visible one, and then a string over a pattern.
 """
 
 from __future__ import annotations
@@ -68,14 +66,10 @@ class Hit(NamedTuple):
 
 
 class StopStrings:
-    """Finds the first of some stop strings.
+    """Finds the first of some stop strings, hidden or visible.
 
     What it remembers of a text is its *tail*, here a string; how the text was cut makes no
     difference to it.
-
-    Args:
-        hidden: stops whose text is withheld.
-        visible: stops whose text is output.
     """
 
     start: Any = ""
@@ -115,26 +109,20 @@ class StopStrings:
         return max(self._lengths, default=0)
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
-        """Return letters, such that text without any of them leaves ``tail`` as it is.
+        """Return letters without which a text leaves ``tail``; None: any may change it.
 
-        None: any letter may change it. Text is stepped if ``is_open``, and skipped if not.
+        Text is stepped if ``is_open``, and skipped if not.
         """
         if tail:
             return None
         return self.firsts if is_open else frozenset()
 
     def is_cacheable(self, tail: str) -> bool:
-        """Whether steps from ``tail`` are likely to come again, and worth storing.
-
-        A tail is a prefix of a stop, so there are few.
-        """
+        """Whether steps from ``tail`` are likely to come again. There are few tails."""
         return True
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
-        """Return the tail after ``text``, or the first stop in it.
-
-        With ``ignore``, a complete stop is ordinary text, and no hit is returned.
-        """
+        """Return the tail after ``text``, or the first stop in it unless ``ignore``."""
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
@@ -179,17 +167,11 @@ class StopStrings:
         return tail
 
     def context(self, tail: str) -> tuple[str, ...]:
-        """Return the letters before ``text(tail)`` that matter to later stops.
-
-        An empty string among them stands for a place where ``^`` holds.
-        """
+        """Return the letters before the tail's text that later stops see; "" for ``^``."""
         return ()
 
     def tail_after(self, context: tuple[str, ...]) -> str:
-        """Return the tail after ``context``, of which nothing can be part of a stop.
-
-        Raises ValueError for a context that no text leads to.
-        """
+        """Return the tail after ``context``; ValueError if no text leads to it."""
         if context:
             raise ValueError("only patterns have a context")
         return ""

@@ -2,13 +2,10 @@ r"""The transition table: what each token id does to the text in each state.
 
 **Theory.** A detokenizer is a finite-state transducer. What it must remember between two tokens is
 small (an unfinished character, a few flags), and in a given *state* a token id always gives the
-same text and leads to the same next state. Written out in full, the table would have a row of the
-size of the vocabulary for each state. So it is built lazily, as RE2 builds its DFAs: a transition
-is computed when it is first needed, stored, and looked up from then on.
-
-The subclasses define what a state is and how a transition is computed:
-:mod:`streamdec.core.byte_table` for tokenizers whose rules are known,
-:mod:`streamdec.core.window_table` for all others. This module stores and looks up.
+same text and leads to the same next state. The table is built lazily, as RE2 builds its DFAs: a
+transition is computed when it is first needed, stored, and looked up from then on. The subclasses
+define the states and the transitions: :mod:`streamdec.core.byte_table` for tokenizers whose rules
+are known, :mod:`streamdec.core.window` for all others.
 
 One state is by far the most common: *idle*, in which something precedes and nothing is held. Nearly
 all tokens are whole characters, so they lead from idle to idle.
@@ -16,10 +13,8 @@ all tokens are whole characters, so they lead from idle to idle.
 **A transition** is ``(chunk, mask, tally, row)``:
 
 * ``chunk``: the text, as an immutable chunk that all streams share;
-* ``mask``: a bit mask of the letters in the text (:mod:`streamdec.core.masks`). A stream whose
-  stops cannot begin with any of these letters does not look at the text. The bit ``MOVES`` marks
-  all but plain tokens, ``NAMED`` ids that some stream asked for, ``UNKNOWN`` ids that the tokenizer
-  does not have;
+* ``mask``: a bit mask of the letters in the text (:mod:`streamdec.core.masks`). MOVES marks all but
+  plain tokens, NAMED ids that some stream asked for, UNKNOWN ids that the tokenizer does not have;
 * ``tally``: what the token adds to the count of the stream (:mod:`streamdec.core.counting`);
 * ``row``: the row of the next state.
 
@@ -40,10 +35,8 @@ all tokens are whole characters, so they lead from idle to idle.
 >>> chunk.text, row is table.idle_row                           # and back to idle
 ('é!', True)
 
-**Sharing.** On the bytes route, all streams of a tokenizer with equal decoding options use one
-table, with stops or without. On the windowed route, each stream has its own, and stores nothing.
-Threads need no lock to look up: entries are only ever added, and two threads that compute one entry
-compute equal ones. When the rows other than idle's hold MAX_TRANSITIONS transitions they are
+**Threads** need no lock to look up: entries are only ever added, and two threads that compute one
+entry compute equal ones. When the rows other than idle's hold MAX_TRANSITIONS transitions they are
 emptied, and running streams fill them again.
 
 **Named ids.** A stop id of one stream is an ordinary token of another, and both read the same row.
@@ -82,8 +75,7 @@ Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
 class Row(dict[int, Transition]):
     """The transitions of one state, by token id; computed on first use.
 
-    The look-up never raises for an id, known or not; only the windowed route raises RewriteError
-    and what the tokenizer's ``decode`` raises.
+    The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
 
     __slots__ = ("holds", "is_fresh", "is_kept", "state", "table", "waits")
@@ -126,9 +118,7 @@ ENDED: Final = _EndedRow()
 class Table(ABC):
     """The transitions of one tokenizer under one set of options.
 
-    Args:
-        options: the options of decoding.
-        idle: the idle state; None on the windowed route, where no state comes twice.
+    ``idle`` is the idle state; None on the windowed route, where no state comes twice.
     """
 
     route: ClassVar[Route]
@@ -242,8 +232,8 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises UnknownTokenError for an unknown id, if that is known. On the windowed route, raises
-        RewriteError and what ``decode`` raises.
+        Raises UnknownTokenError; on the windowed route also RewriteError and what ``decode``
+        raises.
         """
 
     @abstractmethod
@@ -296,7 +286,4 @@ class Table(ABC):
 
     @abstractmethod
     def load(self, data: Any) -> State:
-        """Return the state that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no state of this table has that form.
-        """
+        """Return the state of ``dump``'s ``data``; ValueError and others if malformed."""

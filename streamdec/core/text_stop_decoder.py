@@ -20,6 +20,7 @@ from streamdec.core.conditions import (
     StopOptions,
     conditions_of,
 )
+from streamdec.core.counting import count_of, size_of, sizes_in
 from streamdec.core.sections import Seen
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.stop_sets import text_stop_set_for
@@ -65,16 +66,14 @@ class TextStopDecoder:
     Chunk(text='', finish_reason='stop', stop_reason='\nUser:')
     """
 
-    __slots__ = ("_end", "_last", "_match", "_num_bytes", "_num_read", "_state", "_stops")
+    __slots__ = ("_count", "_end", "_last", "_match", "_state", "_stops")
 
     _stops: StopSet
     _state: StopState
     _end: Chunk | None
     _match: StopMatch | None
-    _num_read: int
-    """The code points that were read, without those of ``_last``."""
-    _num_bytes: int
-    """The bytes of these as UTF-8."""
+    _count: int
+    """The count of the text that was read, without ``_last``."""
     _last: str
     """Of a stopped stream: the last piece, up to the end of the stop."""
 
@@ -97,11 +96,11 @@ class TextStopDecoder:
         """Go back to the beginning; at any time, also after the end."""
         self._state = self._stops.first
         self._end, self._match = None, None
-        self._num_read = self._num_bytes = 0
+        self._count = 0
         self._last = ""
 
     def step(self, text: str) -> Chunk:
-        r"""Return what may be output now that ``text`` came.
+        """Return what may be output now that ``text`` came.
 
         Args:
             text: the next piece, of any length; "" is allowed. The part of it after a stop is
@@ -112,11 +111,6 @@ class TextStopDecoder:
             FinishedError: the stream has ended.
 
         After an error the stream is as it was before the call.
-
-        >>> from streamdec import StopConditions, TextStopDecoder
-        >>> decoder = TextStopDecoder(StopConditions(visible_stop="."))
-        >>> decoder.step("It is 42. No")
-        Chunk(text='It is 42.', finish_reason='stop', stop_reason='.')
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a string, not {text!r:.60}")
@@ -127,22 +121,20 @@ class TextStopDecoder:
         chunk, after, hit = self._stops.read(self._state, text)
         if after is not None:
             self._state = after
-            self._num_read += len(text)
-            self._num_bytes += _num_bytes(text)
+            self._count += size_of(text)
             if chunk is None:
                 return chunk_of(text) if text else NOTHING
             return chunk
         assert chunk is not None
         assert hit is not None
         self._end, self._last = chunk, text[: hit.end]
-        end = self._num_read + hit.end
-        byte_end = self._num_bytes + _num_bytes(self._last)
-        start, byte_start = end - hit.size, byte_end - _num_bytes(hit.text)
+        count = self._count + size_of(self._last)
+        (end, byte_end), (start, byte_start) = sizes_in(count), sizes_in(count - size_of(hit.text))
         self._match = StopMatch(hit.stop, hit.visible, start, end, byte_start, byte_end, None, 0)
         return chunk
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        r"""End the stream: return the jailed text, with ``finish_reason``.
+        """End the stream: return the jailed text, with ``finish_reason``.
 
         Args:
             finish_reason: why it ended: ``"stop"``, ``"length"``, ``"content_filter"``,
@@ -150,11 +142,6 @@ class TextStopDecoder:
 
         After the end it returns an empty chunk with the reason of the last one. Raises ValueError
         for another ``finish_reason``.
-
-        >>> from streamdec import StopConditions, TextStopDecoder
-        >>> decoder = TextStopDecoder(StopConditions(stop="\nUser:"))
-        >>> decoder.step("Hi\nUs").text, decoder.flush("length").text
-        ('Hi', '\nUs')
         """
         check_finish_reason(finish_reason)
         if self._end is not None:
@@ -225,7 +212,7 @@ class TextStopDecoder:
                 "format": snapshots.FORMAT,
                 "machine": "text",
                 "conditions": self.conditions.to_json(),
-                "counts": [0, self._num_read, self._num_bytes],
+                "counts": [0, *sizes_in(self._count)],
                 "seen": None if state is self._stops.first else self._dump_seen(state.seen),
                 "last": [*self._last],
                 "end": self.finish_reason,
@@ -245,8 +232,7 @@ class TextStopDecoder:
         fields = snapshots.load_fields("text", snapshot)
         with snapshots.reading(fields):
             stream = cls(StopConditions.from_json(fields.take("conditions", {})))
-            counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
-            _, stream._num_read, stream._num_bytes = counts
+            stream._count = count_of(*snapshots.counts(fields.take("counts", [0, 0, 0])))
             seen = fields.take("seen", None)
             if seen is not None:
                 stream._load_seen(seen)
@@ -282,19 +268,12 @@ class TextStopDecoder:
         if hit is not None or not is_end or self._dump_seen(seen) != data:
             raise ValueError("expected the end of a text that may be part of a stop or a marker")
         # The text before it must be possible, too.
-        snapshots.counts([0, self._num_read - len(longest), self._num_bytes - _num_bytes(longest)])
+        (end, byte_end), (size, num_bytes) = sizes_in(self._count), sizes_in(size_of(longest))
+        snapshots.counts([0, end - size, byte_end - num_bytes])
         self._state = self._stops.state(seen, 0, text[len(text) - matcher.jailed(seen) :])
 
     def __repr__(self) -> str:
         state = f"jailed {self.jailed!r}"
         if self._end is not None:
             state = f"finished ({self._end.finish_reason})"
-        return f"<{type(self).__name__} {self._num_read} characters, {state}>"
-
-
-def _num_bytes(text: str) -> int:
-    """The number of bytes of ``text`` as UTF-8.
-
-    Half of a surrogate pair, which JSON may contain, has 3 bytes.
-    """
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return f"<{type(self).__name__} {sizes_in(self._count)[0]} characters, {state}>"

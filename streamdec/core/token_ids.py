@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 from streamdec.errors import TokenIdError
 from streamdec.mistakes import hint
@@ -18,10 +18,7 @@ logger = logging.getLogger("streamdec")
 
 
 class UnknownTokenError(KeyError):
-    """A table has no entry for an id, because the tokenizer does not have it.
-
-    A KeyError of a tokenizer's own code is another one, and is not caught.
-    """
+    """The tokenizer does not have an id. A KeyError of its own code is not caught."""
 
 
 MAX_TOKEN_ID = 2**32 - 1
@@ -34,15 +31,10 @@ AT_INDEX = "the id at index"
 def check_token_id(
     token_id: SupportsIndex, index: int | None = None, *, what: str = "token"
 ) -> int:
-    """Return ``token_id`` as an int.
+    """Return ``token_id`` as an int, or raise TokenIdError.
 
-    NumPy integers and similar objects are accepted, a ``bool`` is not. Raises TokenIdError for an
-    object that is not an integer, or for one that is out of range.
-
-    Args:
-        token_id: the id.
-        index: its place among the generated tokens, for the error.
-        what: what the error calls it.
+    NumPy integers and similar objects are accepted, a ``bool`` is not. The error has ``index``,
+    the place among the generated tokens, and calls the id ``what``.
     """
     if is_bool(token_id):
         raise _error(what, index, token_id, "is a bool")
@@ -97,10 +89,10 @@ def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsInd
 def as_sequence(
     token_ids: Iterable[SupportsIndex], told: str = "token ids must be a list or an array"
 ) -> Sequence[SupportsIndex]:
-    """Return ``token_ids`` as a sequence.
+    """Return ``token_ids`` as a sequence; lists, tuples and arrays are not copied.
 
-    Lists and tuples are not copied, nor are arrays and tensors of one dimension. Raises TypeError
-    for text, bytes, and collections without an order. Its message begins with ``told``.
+    Raises TypeError, which begins with ``told``, for text, bytes, and collections without an
+    order.
     """
     if isinstance(token_ids, (list, tuple)):
         return token_ids
@@ -141,8 +133,25 @@ def unknown_id(token_id: int, index: int) -> TokenIdError:
     )
 
 
-_logged: set[tuple[int, str]] = set()
-"""The ``id`` of each tokenizer that was warned about, as long as it lives, and the warning."""
+T = TypeVar("T")
+
+
+class ByObject(dict[int, T]):
+    """Values of objects, by their ``id`` as long as they live."""
+
+    def keep(self, owner: object, value: T) -> T:
+        """Return the value that is kept for ``owner``: ``value``, if it is the first one.
+
+        Without weak references to ``owner`` it is not kept.
+        """
+        with suppress(TypeError):
+            weakref.finalize(owner, self.pop, id(owner), None)
+            return self.setdefault(id(owner), value)
+        return value
+
+
+_logged: ByObject[set[str]] = ByObject()
+"""What each tokenizer was warned about."""
 
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
@@ -153,10 +162,9 @@ def warn_once(tokenizer: Decoder, token_id: int) -> None:
 
 def log_once(tokenizer: Decoder, told: str, *details: object) -> None:
     """Log ``told`` with its ``details`` as a warning about ``tokenizer``, once."""
-    key = id(tokenizer), told
-    if key in _logged:
-        return
-    with suppress(TypeError):  # no weak references to it: it is warned about for each stream
-        weakref.finalize(tokenizer, _logged.discard, key)
-        _logged.add(key)
-    logger.warning("%.200r %s", tokenizer, told % details)
+    known = _logged.get(id(tokenizer))
+    if known is None:
+        known = _logged.keep(tokenizer, set())
+    if told not in known:
+        known.add(told)
+        logger.warning("%.200r %s", tokenizer, told % details)

@@ -43,10 +43,7 @@ def flush(pending: bytes, errors: str) -> str:
 
 
 def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:
-    """Return the decided code points of ``data``, each with its number of bytes.
-
-    The numbers add up to the decided bytes; with ``final`` nothing stays unfinished.
-    """
+    """Return the decided code points of ``data``, all if ``final``, with their sizes."""
     found: list[tuple[int, str]] = []
     start = 0
     for end in range(1, len(data) + 1):

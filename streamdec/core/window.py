@@ -14,12 +14,18 @@ appending, and MAX_WINDOW ids of context are enough.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
-from streamdec.core.token_ids import MAX_TOKEN_ID
+from streamdec.core.decode_options import Options
+from streamdec.core.replacers import Replacers, replacers_of
+from streamdec.core.table import Table
+from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
 from streamdec.core.utf8 import REPLACEMENT
-from streamdec.errors import RewriteError
+from streamdec.errors import RewriteError, TokenizerLibraryError
+from streamdec.hooks import suppressed
+from streamdec.protocols import Decoder
 
 INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET = 5
 """How many ids of a prompt are context at first: the value of vLLM, TGI, SGLang and Dynamo."""
@@ -39,8 +45,8 @@ MAX_HELD = 3
 libraries give it one U+FFFD or one for each byte."""
 
 
-class WindowMemory(NamedTuple):
-    """What a windowed stream remembers."""
+class WindowState(NamedTuple):
+    """The state of a windowed stream. No two are alike, so none is kept."""
 
     context: tuple[int, ...]
     """Ids whose text was output."""
@@ -48,6 +54,10 @@ class WindowMemory(NamedTuple):
     """Ids after ``context`` whose text was not all output."""
     given: str
     """The part of the text of ``context`` and ``pending`` that was output."""
+    tails: tuple[str, ...]
+    """What each replacer withholds."""
+    age: int = 0
+    """How many tokens came since all text was out."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -55,75 +65,71 @@ class WindowMemory(NamedTuple):
         return self.context + self.pending
 
 
-class TokenWindow:
-    """The windowed route over ``decode(ids) -> str``."""
+class WindowTable(Table):
+    """The table of a tokenizer that cannot be compiled. Nothing is stored: each step decodes.
 
-    __slots__ = ("decode",)
+    Raises ValueError for options that this route cannot honour.
+    """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
-        self.decode: Callable[[Sequence[int]], str] = decode
-        """The full decode of some ids."""
+    route = "window"
+    has_spans = False
 
-    def prime(self, prompt_token_ids: Sequence[int]) -> WindowMemory:
-        """Return the memory after a prompt, whose text is never output.
+    def __init__(self, decoder: Decoder, options: Options) -> None:
+        if options.byte_fallback == "exact":
+            raise ValueError(
+                "byte_fallback='exact' needs a tokenizer on the bytes route; this one is on the "
+                "windowed route; use byte_fallback='eager'"
+            )
+        self._piece: Callable[[int], object] | None = getattr(decoder, "piece", None)
+        unknown = options.unknown_ids
+        if unknown == "replace" or (unknown == "error" and not self._piece):
+            why = "" if unknown == "replace" else " for a tokenizer without piece()"
+            raise ValueError(
+                f"unknown_ids={unknown!r} is not possible on the windowed route{why}; use 'skip'"
+            )
+        self.replacers: Replacers = replacers_of((), options)
+        super().__init__(options, None)
+        self._decode = full_decode(decoder, options.skip_special_tokens)
 
-        Looks back until there is text.
-        """
-        size = min(len(prompt_token_ids), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
-        for end in range(len(prompt_token_ids), 0, -HALF):
-            if self.decode(prompt_token_ids[max(end - HALF, 0) : end]):
-                # One of each id without text stays: a blank of CTC separates equal tokens.
-                tail = tuple(dict.fromkeys(reversed(prompt_token_ids[end:])))[::-1][1 - HALF :]
-                # The ids before go back twice as far, because they may begin inside a character.
-                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
-                for first in range(start, min(start + MAX_INSIDE, end)):
-                    ids = (*prompt_token_ids[first:end], *tail)
-                    text = self.decode(ids)
-                    if not (start and text.startswith(REPLACEMENT)):
-                        break
-                return self._all_given(self._context(ids, text, size))
-        # No text, or only spaces that the first token of a text loses. A token without text may
-        # still be the first: one of each is kept.
-        silent = {token_id for token_id in set(prompt_token_ids) if self._is_silent(token_id)}
-        kept = [token_id for token_id in prompt_token_ids if token_id not in silent]
-        once = [token_id for token_id in dict.fromkeys(prompt_token_ids) if token_id in silent]
-        return self._all_given(tuple([*once, *kept][-HALF:]))
+    # --- one token
 
-    def _all_given(self, context: tuple[int, ...]) -> WindowMemory:
-        return WindowMemory(context, (), _without_held(self._text(context)))
+    def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
+        if not self.knows(token_id):
+            raise UnknownTokenError(token_id)
+        text, after = self._step(state, token_id)
+        text, tails = self.replacers.step(state.tails, text)
+        is_out = text and not (after.pending or any(tails))
+        return text, after._replace(tails=tails, age=0 if is_out else state.age + 1)
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return self.decode(ids) if ids else ""
-
-    def step(self, memory: WindowMemory, token_id: int) -> tuple[str, WindowMemory]:
-        """Return the new text, and the memory after ``token_id``.
-
-        Raises RewriteError when the decode of the window no longer begins with what was given.
-        """
-        context, pending, given = memory
-        pending = (*pending, token_id)
-        text = self.decode(context + pending)
+    def _step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
+        context, pending, given = state.context, (*state.pending, token_id), state.given
+        text = self._decode(context + pending)
         settled = _without_held(text)
         if not settled.startswith(given) and text.endswith(REPLACEMENT):
             settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
         new = _appended(given, settled)
         if new and len(settled) == len(text):
             context = self._context(context + pending, text, len(pending))
-            text = self.decode(context)
-            return new, self._bounded(WindowMemory(context, (), text), text)
-        return new, self._bounded(WindowMemory(context, pending, given + new), text)
+            text = self._decode(context)
+            return new, self._bounded(WindowState(context, (), text, state.tails), text)
+        return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
 
-    def flush(self, memory: WindowMemory) -> str:
-        """Return what was withheld. Raises RewriteError if it contradicts what was given."""
-        return _appended(memory.given, self._text(memory.ids))
+    def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
+        return "", self.later(state, 1)
 
-    def release(self, memory: WindowMemory) -> tuple[str, WindowMemory]:
-        """Return what ``flush`` gives, and a memory from which the stream continues."""
-        text = self._text(memory.ids)
-        new = _appended(memory.given, text)
-        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
-            return new, WindowMemory((), (), "")
-        return new, self._bounded(WindowMemory(memory.ids, (), text), text)
+    def knows(self, token_id: int) -> bool:
+        return self._piece is None or self._piece(token_id) is not None
+
+    def later(self, state: WindowState, tokens: int) -> WindowState:
+        return state._replace(age=state.age + tokens)
+
+    def is_bounded(self, state: WindowState) -> bool:
+        return False
+
+    # --- the window
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return self._decode(ids) if ids else ""
 
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
         """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
@@ -133,11 +139,11 @@ class TokenWindow:
                 return ids[start:]
         return ids
 
-    def _bounded(self, memory: WindowMemory, text: str) -> WindowMemory:
-        """Return ``memory``, shortened if one more id would exceed MAX_WINDOW."""
-        ids, given = memory.ids, memory.given
+    def _bounded(self, state: WindowState, text: str) -> WindowState:
+        """Return ``state``, shortened if one more id would exceed MAX_WINDOW."""
+        ids, given = state.ids, state.given
         if len(ids) < MAX_WINDOW:
-            return memory
+            return state
         # First go the ids without text, such as skipped and unknown ones. The last of each stays if
         # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
         # because a token without text may still be the first.
@@ -151,7 +157,7 @@ class TokenWindow:
         ids, given = later or (ids, given)
         if len(ids) >= MAX_WINDOW:
             raise _rewrite(given, text)
-        return WindowMemory(ids, (), given)
+        return WindowState(ids, (), given, state.tails)
 
     def _without_silent(
         self, ids: tuple[int, ...], text: str, *, keep_last: bool
@@ -161,7 +167,7 @@ class TokenWindow:
         while place < len(ids) and len(ids) > 1:
             fewer = ids[:place] + ids[place + 1 :]
             is_kept = keep_last and ids[place] not in ids[place + 1 :]
-            if not is_kept and self._is_silent(ids[place]) and self.decode(fewer) == text:
+            if not is_kept and self._is_silent(ids[place]) and self._decode(fewer) == text:
                 ids = fewer
             else:
                 place += 1
@@ -169,48 +175,105 @@ class TokenWindow:
 
     def _is_silent(self, token_id: int) -> bool:
         """Whether an id has no text, as the first or as a later one."""
-        return not self.decode((token_id,)) and not self.decode((token_id,) * REPEATS)
+        return not self._decode((token_id,)) and not self._decode((token_id,) * REPEATS)
 
     def _cut(
         self, ids: tuple[int, ...], text: str, given: str, *, least: int
     ) -> tuple[tuple[int, ...], str] | None:
-        """Return fewer ids, which still have all withheld text and ``least`` letters.
-
-        Also return the part of their text that was output. None if all ids are needed.
-        """
+        """Return fewer ids that have all withheld text, and their part that is out."""
         if not text.startswith(given):
             raise _rewrite(given, text)
         for start in range(len(ids) - HALF, 0, -1):
-            end = self.decode(ids[start:])
+            end = self._decode(ids[start:])
             before = len(text) - len(end)
             if len(end) >= least and text.endswith(end) and before <= len(given):
                 return ids[start:], given[before:]
         return None
 
+    # --- the beginning and the end
+
+    def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> WindowState:
+        ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
+        context, tails = self._context_after(ids), self.replacers.start
+        if tails:
+            text = self._text(ids[-HALF:])
+            tails = self.replacers.resynchronise(text) or self.replacers.step(tails, text)[1]
+        return WindowState(context, (), _without_held(self._text(context)), tails)
+
+    def _context_after(self, prompt: Sequence[int]) -> tuple[int, ...]:
+        """Return the context after a prompt. Looks back until there is text."""
+        size = min(len(prompt), INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+        for end in range(len(prompt), 0, -HALF):
+            if self._decode(prompt[max(end - HALF, 0) : end]):
+                # One of each id without text stays: a blank of CTC separates equal tokens.
+                tail = tuple(dict.fromkeys(reversed(prompt[end:])))[::-1][1 - HALF :]
+                # The ids before go back twice as far, because they may begin inside a character.
+                start = max(end - (MAX_WINDOW - 1 - len(tail)), 0)
+                for first in range(start, min(start + MAX_INSIDE, end)):
+                    ids = (*prompt[first:end], *tail)
+                    text = self._decode(ids)
+                    if not (start and text.startswith(REPLACEMENT)):
+                        break
+                return self._context(ids, text, size)
+        # No text, or only spaces that the first token of a text loses. A token without text may
+        # still be the first: one of each is kept.
+        silent = {token_id for token_id in set(prompt) if self._is_silent(token_id)}
+        kept = [token_id for token_id in prompt if token_id not in silent]
+        once = [token_id for token_id in dict.fromkeys(prompt) if token_id in silent]
+        return (*once, *kept)[-HALF:]
+
+    def flush(self, state: WindowState) -> str:
+        return self.replacers.flush(state.tails, _appended(state.given, self._text(state.ids)))
+
+    def release(self, state: WindowState) -> tuple[str, WindowState]:
+        text, start = self._text(state.ids), self.replacers.start
+        new = self.replacers.flush(state.tails, _appended(state.given, text))
+        if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
+            return new, WindowState((), (), "", start)
+        return new, self._bounded(WindowState(state.ids, (), text, start), text)
+
+    # --- what may be asked of a state
+
+    def holds(self, state: WindowState) -> bool:
+        return bool(state.pending) or any(state.tails)
+
+    def is_cut(self, state: WindowState) -> bool:
+        return True  # a stream may be clean in any state, because the state knows its age
+
+    def owes(self, state: WindowState) -> bool:
+        return True  # ``decode`` does not tell
+
+    def held(self, state: WindowState) -> bytes:
+        """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
+        try:
+            return self.flush(state).encode()
+        except Exception:  # noqa: BLE001 (what ``decode`` raises)
+            return b""
+
     # --- JSON
 
-    def dump(self, memory: WindowMemory) -> dict[str, Any]:
-        """Return ``memory`` as JSON."""
-        return dict(memory._asdict(), context=list(memory.context), pending=list(memory.pending))
+    def dump(self, state: WindowState) -> dict[str, Any]:
+        lists = {"context": state.context, "pending": state.pending, "tails": state.tails}
+        age = {"age": state.age} if state.age else {}
+        return {**{name: [*each] for name, each in lists.items()}, "given": state.given, **age}
 
-    def load(self, data: Any) -> WindowMemory:
-        """Return the memory that ``dump`` gave ``data`` for.
-
-        Raises ValueError, TypeError or KeyError if no memory has that form.
-        """
-        if len(data) != 3:
-            raise ValueError(f"expected context, pending and given, got {sorted(map(str, data))}")
-        memory = WindowMemory(tuple(data["context"]), tuple(data["pending"]), data["given"])
-        ids, given = memory.ids, memory.given
+    def load(self, data: Any) -> WindowState:
+        context, pending, given, tails, age = WindowState(**data)
+        state = WindowState(tuple(context), tuple(pending), given, tuple(tails), age)
+        ids = state.ids
         are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
         if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
             raise ValueError("expected a window of ids and the text given")
+        if not self.replacers.is_tails(state.tails):
+            raise ValueError("tails must be prefixes of the replaced patterns")
+        if type(age) is not int or age < 0:
+            raise ValueError(f"age must be a number of tokens, not {age!r:.40}")
         text = self._text(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
             raise ValueError("the given text is not that of the window")
-        return memory
+        return state
 
 
 def _appended(given: str, text: str) -> str:
@@ -232,3 +295,32 @@ def _rewrite(given: str, text: str) -> RewriteError:
 def _without_held(text: str) -> str:
     """Return ``text`` without the last U+FFFD, which may be an unfinished character."""
     return text[: max(len(text.rstrip(REPLACEMENT)), len(text) - MAX_HELD)]
+
+
+def full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequence[int]], str]:
+    """Return ``decode`` as a window needs it: of a list of ids, without any clean-up."""
+    options: dict[str, bool] = {"skip_special_tokens": skip_special_tokens}
+    try:
+        parameters = {**inspect.signature(decoder.decode).parameters}
+    except (TypeError, ValueError):  # a built-in without a signature
+        parameters = {}
+    accepts_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if parameters and not accepts_any and "skip_special_tokens" not in parameters:
+        raise TypeError(f"{decoder!r:.80}: decode() must take skip_special_tokens")
+    if accepts_any or "clean_up_tokenization_spaces" in parameters:  # transformers
+        options["clean_up_tokenization_spaces"] = False
+
+    def decode(token_ids: Sequence[int]) -> str:
+        try:
+            with suppressed:  # hooks get one event for a stream, not for each window
+                text = decoder.decode(list(token_ids), **options)
+        except BaseException as error:
+            # A panic of a Rust library (pyo3) is not an Exception.
+            if type(error).__name__ == "PanicException":
+                raise TokenizerLibraryError(f"{decoder!r:.80} panicked: {error}") from error
+            raise
+        if not isinstance(text, str):
+            raise TypeError(f"{decoder!r:.80}: decode() returned {type(text).__name__}, not str")
+        return text
+
+    return decode

@@ -37,7 +37,7 @@ MAX_STAGES = 64
 _RISKY = 36
 _LONG = 40_000
 
-_FIXED = (
+SAMPLE_TEXTS = (
     "",
     " ",
     "  \n\n \t\r\n  x",
@@ -57,6 +57,7 @@ _FIXED = (
     "\u2581a \u2581\u2581b Ġx Ċ",
     "aAaA camelCase HTTPServer X-Y ABCdef",
 )
+"""Texts of many scripts and kinds, with which encoders are compared."""
 _AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
 
 
@@ -149,7 +150,7 @@ def probes_of(tokenizer: Tokenizer) -> list[str]:
     ][:_RISKY]
     pairs = [first + second for first, second in product(risky, risky)]
     spelled = [changed for content in spread for changed in (content[:-1], content.upper())]
-    short = [*_FIXED, *words, *fours, *among, *pairs, *spelled]
+    short = [*SAMPLE_TEXTS, *words, *fours, *among, *pairs, *spelled]
     probes = dict.fromkeys([*short, *_long(words)])
     return [probe for probe in probes if GUARDED not in probe]
 
@@ -163,5 +164,5 @@ def _vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def _long(words: Sequence[str]) -> list[str]:
     """Return texts longer than those at which an encoder divides its work."""
-    mixed = " ".join(_FIXED) + " ".join(words)
+    mixed = " ".join(SAMPLE_TEXTS) + " ".join(words)
     return [(mixed * (_LONG // len(mixed) + 1))[:_LONG], "x " * (_LONG // 2), "ab" * (_LONG // 8)]

@@ -13,8 +13,8 @@ An engine sees more than the ``tokenizer.json``:
 - ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
 
 Every id that a file declares is compared with the result (:mod:`streamdec.folders.agreement`).
-transformers ignores contradictions, so they are warnings. If code of the folder or a class that
-does not read a ``tokenizer.json`` makes the tokenizer, they are errors.
+transformers ignores contradictions, so they are warnings. If code of the folder makes the
+tokenizer, they are errors.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ from streamdec.tokenizers._common import guarded
 
 if TYPE_CHECKING:
     from streamdec.folders.assembled import Assembled
+
+
+class NotFollowedError(TokenizerLoadError):
+    """Only transformers can make the tokenizer of the folder; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,9 @@ def apply_config(
         assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
-    if the class cannot be followed. Raises :class:`~streamdec.TokenizerLoadError`, which names the
-    file, if a file is malformed or contradicts the others; and
+    if transformers does not know the class. Raises NotFollowedError if the class makes its
+    tokenizer in its own way, unless ``is_asked``; :class:`~streamdec.TokenizerLoadError`, which
+    names the file, if a file is malformed or contradicts the others; and
     :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
@@ -95,10 +100,12 @@ def apply_config(
         else assembled.tokens
     )
     made, replaced, reason = _built(tokens, tokenizer, content)
+    if reason and not is_asked and not tokens.chosen.unknown:
+        raise NotFollowedError(f"{tokens.chosen.name}: {reason}")
     is_built = made is not tokenizer
-    refuses = not is_asked and (tokens.is_remote or _is_python(tokens))
+    refuses = not is_asked and tokens.is_remote
     to_add = _to_add(tokens, before, assembled, is_built=is_built)
-    if tokens.is_remote and refuses:  # its code gives other tokens no ids that are known here
+    if refuses:  # its code gives other tokens no ids that are known here
         declared = {token.content for token in tokens.beside.declared.values()}
         to_add = [
             token
@@ -208,17 +215,6 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
     return [[*first.values()], again]
 
 
-def missing_beside(folder: Path, tokenizer: Tokenizer) -> list[str]:
-    """Return the tokens that the files in ``folder`` name and ``tokenizer`` lacks.
-
-    Raises :class:`~streamdec.TokenizerLoadError`.
-    """
-    own = guarded(tokenizer.get_added_tokens_decoder)
-    tokens = read_folder(folder, own).to_add({token.content for token in own.values()})
-    named = dict.fromkeys(token.content for token in tokens)
-    return [text for text in named if tokenizer.token_to_id(text) is None]
-
-
 def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer) -> dict[str, int]:
     """Return the declared ids of tokens that have other ids."""
     return {
@@ -239,15 +235,15 @@ def _report(
 ) -> None:
     """Warn of what the files contradict, or raise TokenizerLoadError.
 
-    It is an error if the tokenizer is made by code of the folder or by a class that reads other
-    files than ``file``: the declared ids would be used. transformers loads other folders as here.
+    It is an error if the tokenizer is made by code of the folder: the declared ids would be used.
+    transformers loads other folders as here.
     """
     table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
     found = contradictions(folder, tokens, table)
     if found and refuses:
-        by = "code in the folder, which is not run" if tokens.is_remote else tokens.chosen.name
         raise TokenizerLoadError(
-            f"{str(folder)!r}: the tokenizer is made by {by}, and its files contradict each other: "
+            f"{str(folder)!r}: the tokenizer is made by code in the folder, which is not run, and "
+            "its files contradict each other: "
             f"{listed(found)}. Pass apply_tokenizer_config=True to use the ids of {file}"
         )
     warn_of(found, folder, file)

@@ -93,6 +93,8 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
     cls, pipeline = tokens.chosen.cls, tokens.pipeline
+    if not (proto.is_unigram or proto.is_bpe):
+        return "a SentencePiece model of whole words or of characters"
     if cls is not None and cls.how in ("python", "inherits", "decodes", "unknown"):
         return f"the class {cls.name} has its own code"
     if tokens.is_built and (
@@ -116,6 +118,19 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
     for i, token in declared.items():
         if i < len(names) and token.content not in kept:
             names[i] = token.content
+    if proto.adds_prefix:
+        # Added tokens are looked for in the text as it is, so each part between them has a prefix.
+        plain = {i: without_flag(token, "normalized") for i, token in declared.items()}
+        tokens = replace(tokens, beside=replace(tokens.beside, declared=plain))
+    is_legacy = bool(tokens.config.get("legacy", True))
+    return Assembled(json_of_pieces(proto, names, is_legacy=is_legacy), tokens, sha256, added)
+
+
+def json_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> bytes:
+    """Return a ``tokenizer.json`` like ``proto``, whose pieces have ``names``.
+
+    With ``is_legacy``, each part between special tokens begins with a space, not only the first.
+    """
     user_defined = [names[i] for i, p in enumerate(proto.pieces) if p.kind == USER_DEFINED]
     if proto.is_unigram:
         pieces = [[name, piece.score] for name, piece in zip(names, proto.pieces, strict=True)]
@@ -126,25 +141,20 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
             "byte_fallback": proto.byte_fallback,
         }
     else:
-        options = {"fuse_unk": True, "byte_fallback": proto.byte_fallback}
         model = _bpe(
             {name: i for i, name in enumerate(names)},
             _merges_by_score(proto, names),
-            unk_token=proto.unk_piece,
+            unk_token=proto.unk_piece or None,
             ignore_merges=bool(user_defined),
-            **options,
+            fuse_unk=True,
+            byte_fallback=proto.byte_fallback,
         )
-    if proto.adds_prefix:
-        # Added tokens are looked for in the text as it is, so each part between them has a prefix.
-        plain = {i: without_flag(token, "normalized") for i, token in declared.items()}
-        tokens = replace(tokens, beside=replace(tokens.beside, declared=plain))
-    is_legacy = bool(tokens.config.get("legacy", True))
     parts = {
         "normalizer": _normalizer(proto, is_legacy=is_legacy),
         "pre_tokenizer": _pre_tokenizer(proto, user_defined, is_legacy=is_legacy),
         "decoder": _decoder(proto),
     }
-    return Assembled(_json(model, **parts), tokens, sha256, added)
+    return _json(model, **parts)
 
 
 def _model_of_class(proto: ModelProto, tokens: FolderTokens) -> Any:

@@ -1,4 +1,4 @@
-"""Read and write SentencePiece models: pieces, and how a text is normalized.
+"""Read SentencePiece models: pieces, and how a text is normalized.
 
 In: the bytes of a ``tokenizer.model``, a protobuf message (``src/sentencepiece_model.proto`` of
 google/sentencepiece). Out: the fields that a tokenizer needs. No library is used, and every length
@@ -8,7 +8,7 @@ is checked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ MAX_MODEL = 2**24
 """Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
 memory, and the library sentencepiece ends the process if there is too little."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-_UNIGRAM = 1
+_UNIGRAM, BPE = 1, 2
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
 Value = int | bytes
@@ -50,6 +50,11 @@ class ModelProto:
     def is_unigram(self) -> bool:
         """Whether the model is of the kind Unigram."""
         return self.model_type == _UNIGRAM
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether the model is of the kind BPE."""
+        return self.model_type == BPE
 
     @classmethod
     def parse(cls, content: bytes) -> ModelProto:
@@ -141,38 +146,3 @@ def _int(value: Value) -> int:
 
 def _text(value: Value) -> str:
     return _bytes(value).decode()
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
-    """Return a ModelProto of these pieces, scores and types.
-
-    The numbers of the types are the same in GGUF and in this format. The format is
-    ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no normalization
-    but a space before the text.
-    """
-    parts = []
-    for text, score, kind in pieces:
-        fields = _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
-        parts.append(_message(1, fields))
-    trainer = _number(3, 2) + _number(35, 1)
-    normalizer = _message(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
-    return b"".join(parts) + _message(2, trainer) + _message(3, normalizer)
-
-
-def _message(number: int, data: bytes) -> bytes:
-    return _written(number << 3 | 2) + _written(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _written(number << 3) + _written(value)
-
-
-def _written(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

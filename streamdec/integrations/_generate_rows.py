@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import compress
+from collections.abc import Sequence
 from typing import Any
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.mistakes import not_conditions
+from streamdec.core.conditions import StopConditions, StopOptions
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.streams.pool import DecoderPool
-
-LIMITS = "MaxLengthCriteria", "MaxTimeCriteria"
-"""Criteria of transformers that end all rows at once, for length."""
 
 
 class Rows:
@@ -26,13 +21,21 @@ class Rows:
         self,
         tokenizer: Any,
         conditions: StopConditions | Sequence[StopConditions] | None,
-        options: Mapping[str, Any],
+        options: DecoderOptions,
         *,
         return_token_ids: bool = False,
     ) -> None:
-        self._decoding, self._conditions = _parted(conditions, options)
-        self._pool = DecoderPool(tokenizer, return_token_ids=return_token_ids)
-        StopSequenceDecoder(self._pool.tokenizer, **self._decoding)  # raises its errors at once
+        self._pool = pool = DecoderPool(tokenizer, return_token_ids=return_token_ids)
+        several: Any = conditions if isinstance(conditions, (list, tuple)) else [conditions]
+        # An empty list is not conditions. Wrong arguments raise their errors at once.
+        checked = [StopSequenceDecoder(pool.tokenizer, each, **options) for each in several or [[]]]
+        self._conditions = [each.conditions for each in checked]
+        self._decoding: Any = {
+            name: value
+            for name, value in options.items()
+            if name not in StopOptions.__annotations__
+            or (name == "starts_inside" and options.get("sections") is not None)
+        }
         self.decoders: list[StopSequenceDecoder] = []
         self.errors: dict[int, Exception] = {}
         self._num_seen = 0
@@ -51,15 +54,10 @@ class Rows:
             )
         return [each for each in self._conditions for _ in range(times)]
 
-    def begin(
-        self,
-        padded: list[list[int]],
-        prompts: list[list[int]],
-        conditions: list[StopConditions],
-    ) -> None:
-        """Begin after the prompts, as ``generate`` has them and without padding."""
-        self._num_seen = len(padded[0])
-        self._last_seen = [prompt[-1] if prompt else -1 for prompt in padded]
+    def begin(self, prompts: list[list[int]], conditions: list[StopConditions]) -> None:
+        """Begin after the prompts, which all have the same length."""
+        self._num_seen = len(prompts[0])
+        self._last_seen = [prompt[-1] if prompt else -1 for prompt in prompts]
         for row, (prompt, each) in enumerate(zip(prompts, conditions, strict=True)):
             self._pool.add(row, each, prompt, **self._decoding)
             self.decoders.append(self._pool[row])
@@ -91,7 +89,7 @@ class Rows:
     def step(self, ids: dict[int, list[int]]) -> dict[int, Chunk]:
         """Decode new ids. Return the chunk of each row."""
         chunks = self._pool.step(ids)
-        self._note_errors()
+        self.errors |= self._pool.errors  # type: ignore[arg-type]  # all requests are rows
         return chunks
 
     def ended(self, input_ids: Any) -> Any:
@@ -102,89 +100,18 @@ class Rows:
     def finish(self, row: int, reason: FinishReason) -> Chunk:
         """End a row. Return what it withheld."""
         chunk = self._pool.finish(row, reason)
-        self._note_errors()
+        self.errors |= self._pool.errors  # type: ignore[arg-type]
         return chunk
 
-    def abort(self) -> None:
-        """End all rows."""
-        for row in self.running:
-            self._pool.abort(row)
+    def finish_all(self, reason: FinishReason) -> dict[int, Chunk]:
+        """End all rows that have not ended. Return what each withheld."""
+        return {row: self.finish(row, reason) for row in self.running}
 
     def fail(self) -> None:
         """End all rows for an error. Their decoders stay as they were."""
         for row in self.running:
             self.decoders[row] = self._pool[row].fork()
             self._pool.finish(row, "error")
-
-    def _note_errors(self) -> None:
-        self.errors.update(
-            (row, self._pool.errors[row])
-            for row in range(len(self.decoders))
-            if row in self._pool.errors
-        )
-
-
-def _parted(
-    conditions: Any, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[StopConditions, ...]]:
-    """Return the options of decoding, and one or several conditions."""
-    ending: Any = {name: options[name] for name in StopOptions.__annotations__ if name in options}
-    decoding = {name: value for name, value in options.items() if name not in ending}
-    if decoding.get("sections") is not None and "starts_inside" in ending:
-        decoding["starts_inside"] = ending["starts_inside"]
-        if not ending.get("ignore_stops_between"):
-            del ending["starts_inside"]
-    if ending or conditions is None or isinstance(conditions, StopConditions):
-        return decoding, (conditions_of(conditions, ending),)
-    found = tuple(conditions) if isinstance(conditions, (list, tuple)) else ()
-    if not found or not all(isinstance(each, StopConditions) for each in found):
-        raise not_conditions(conditions)
-    return decoding, found
-
-
-# --- what generate was given ----------------------------------------------------------------------
-
-
-class Heard:
-    """Another stopping criterion, whose last answer is kept."""
-
-    def __init__(self, criterion: Any) -> None:
-        self._criterion = criterion
-        self._answer: Any = None
-
-    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        answer = self._criterion(input_ids, scores, **kwargs)
-        # transformers also accepts one answer for all rows.
-        self._answer = input_ids.new_tensor([False] * len(input_ids)).bool() | answer
-        return self._answer
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._criterion, name)  # by an eos_token_id generate knows that it must pad
-
-    def ended(self) -> list[bool]:
-        """Return for each row whether it has ended."""
-        answer: list[bool] = self._answer.tolist()
-        return answer
-
-
-def heard(criterion: Any) -> Any:
-    """Return ``criterion``, wrapped to keep its answers if it may end single rows."""
-    return criterion if type(criterion).__name__ in LIMITS else Heard(criterion)
-
-
-def unpadded(prompts: list[list[int]], mask: Any) -> list[list[int]]:
-    """Return the prompts without the ids that the attention mask hides, if it fits.
-
-    The mask is that of the prompts before each became several rows.
-    """
-    if mask is None or mask.ndim != 2 or len(prompts) % mask.shape[0]:
-        return prompts
-    if mask.shape[1] != len(prompts[0]):
-        return prompts
-    times, masks = len(prompts) // mask.shape[0], mask.tolist()
-    return [[*compress(prompt, masks[row // times])] for row, prompt in enumerate(prompts)]
 
 
 def setting(name: str, *configs: Any) -> Any:

@@ -1,22 +1,20 @@
 """Chunks of a batch on their way from the thread that decodes to one reader.
 
-In: chunks by row. Out, to a plain reader or a task: a row and its chunk. A TokenQueue hands over
-the ids of one stream, and its reader decodes them. Here the thread decodes, because it must know
-which rows have ended.
+In: chunks by row. Out, to a plain reader or a task: a row and its chunk. Unlike the producer of a
+TokenQueue, the thread decodes, because it must know which rows have ended.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamdec.chunks import Chunk, FinishReason, StopReason, joined
+from streamdec.chunks import Chunk, FinishReason, StopReason
+from streamdec.streams.token_queue import ENDS_OF_LOOPS
 from streamdec.streams.wakeups import Wakeup
-
-ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
-"""Exceptions that would end the reader's loop without an error."""
 
 
 class RowChunk(NamedTuple):
@@ -51,27 +49,24 @@ class RowChunk(NamedTuple):
 
 
 class RowFeed:
-    """Chunks on their way from the thread of ``generate`` to one reader.
-
-    The waiting chunks of a row are joined. Text in several sections is taken part by part.
-    """
+    """Chunks on their way from the thread of ``generate`` to one reader."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        """The error that the reader raises after the last chunk."""
+        """The error of ``end``, which the reader raises once after the last chunk."""
         self._changed = threading.Condition()
         self._waits: list[Wakeup] = []
-        self._waiting: dict[int, list[Chunk]] = {}
+        self._chunks: deque[RowChunk] = deque()
+        self._unraised: BaseException | None = None
         self._is_over = False
         self._is_closed = False
-        self._is_told = False
 
     def put(self, chunks: Mapping[int, Chunk]) -> None:
         """Hand over the new chunks of each row."""
         with self._changed:
             for row, chunk in chunks.items():
                 if not chunk.is_empty and not self._is_closed:
-                    self._waiting.setdefault(row, []).append(chunk)
+                    self._chunks += (RowChunk(row, part) for part in chunk.split())
             self._wake()
 
     def end(self, error: BaseException | None = None) -> None:
@@ -84,14 +79,14 @@ class RowFeed:
             error.__cause__ = cause
         with self._changed:
             if not self._is_over:
-                self._is_over, self.error = True, error
+                self._is_over, self.error, self._unraised = True, error, error
             self._wake()
 
     def close(self) -> None:
         """Drop the chunks that were not read, and all later ones."""
         with self._changed:
             self._is_closed = True
-            self._waiting.clear()
+            self._chunks.clear()
             self._wake()
 
     def take(self) -> RowChunk | None:
@@ -115,18 +110,14 @@ class RowFeed:
                     self._waits.remove(wait)
 
     def _is_decided(self) -> bool:
-        return bool(self._waiting) or self._is_over or self._is_closed
+        return bool(self._chunks) or self._is_over or self._is_closed
 
     def _taken(self) -> RowChunk | None:
-        if self._waiting:
-            row = next(iter(self._waiting))
-            first, *others = joined(*self._waiting.pop(row)).split()
-            if others:
-                self._waiting = {row: others, **self._waiting}
-            return RowChunk(row, first)
-        if self.error is not None and not self._is_closed and not self._is_told:
-            self._is_told = True
-            raise self.error
+        if self._chunks:
+            return self._chunks.popleft()
+        error, self._unraised = self._unraised, None
+        if error is not None and not self._is_closed:
+            raise error
         return None
 
     def _wake(self) -> None:

@@ -5,8 +5,6 @@ In: streams and an encoder. Out: the messages of the response's body. ``asgi`` m
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -18,6 +16,7 @@ from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.text_stream import TextStream
+from streamdec.streams.wakeups import is_cancelled
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -28,7 +27,7 @@ class WireStream(Protocol):
     r"""The encoder of a wire format: it returns bytes that are sent as they are.
 
     ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
-    has these five members.
+    has these six members.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.asgi import WireStream
@@ -39,13 +38,15 @@ class WireStream(Protocol):
     """
 
     @property
+    def n(self) -> int:
+        """How many samples the response has."""
+
+    @property
     def keep_alive(self) -> bytes:
         """An event that clients ignore, for the time in which there is no text."""
-        ...
 
     def start_bytes(self) -> bytes:
         """Return the events before any text; b"" the second time."""
-        ...
 
     def step_bytes(
         self,
@@ -60,41 +61,12 @@ class WireStream(Protocol):
         ``num_tokens`` is how many tokens the sample has read, with its last chunk, and otherwise
         None; ``logprobs`` are those of the tokens of the chunk.
         """
-        ...
 
     def flush_bytes(self) -> bytes:
-        """Return the events after the end of all samples.
-
-        Raises ValueError if a sample has not ended.
-        """
-        ...
+        """Return the events after the end of all samples."""
 
     def fail_bytes(self) -> bytes:
         """Return the events after an error."""
-        ...
-
-
-class Sample:
-    """One stream of a response, and its encoder."""
-
-    def __init__(self, wire: WireStream, stream: TextStream[Any], index: int) -> None:
-        self.stream = stream
-        self.has_ended = False
-        """Whether its last chunk was read."""
-        self._step_bytes = wire.step_bytes
-        self._index = index
-        machine = stream.decoder
-        self._decoder = decoder_behind(machine)
-        self._tracker = machine if isinstance(machine, LogprobTracker) else None
-
-    def encoded(self, chunk: Chunk) -> bytes:
-        """Return the event of ``chunk``, the newest chunk of the stream."""
-        num_tokens = None
-        if chunk.finish_reason is not None:
-            self.has_ended = True
-            num_tokens = getattr(self._decoder, "num_tokens", None)
-        logprobs = () if self._tracker is None else self._tracker.take()
-        return self._step_bytes(chunk, self._index, num_tokens=num_tokens, logprobs=logprobs)
 
 
 class Sending:
@@ -106,7 +78,7 @@ class Sending:
 
     def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
-        self._samples = [Sample(wire, stream, index) for index, stream in enumerate(streams)]
+        self._streams = streams
         self._num_sent = 0
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
@@ -127,40 +99,44 @@ class Sending:
         if keep_alive is not None:
             group.start_soon(self._tend, keep_alive)
         with self._reading:
-            if len(self._samples) == 1:
-                await self._read(self._samples[0])
+            if len(self._streams) == 1:
+                await self._read(0)
             else:
                 async with anyio.create_task_group() as readers:
-                    for sample in self._samples:
-                        readers.start_soon(self._read, sample)
-        await self._send_data(self._last())
+                    for index in range(len(self._streams)):
+                        readers.start_soon(self._read, index)
+        last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
+        await self._send_data(last())
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         group.cancel_scope.cancel()
 
-    def _last(self) -> bytes:
-        if self._is_complete:
-            try:
-                return self._wire.flush_bytes()
-            except ValueError as error:  # there are fewer streams than samples
-                self.error = error
-        return self._wire.fail_bytes()
-
-    async def _read(self, sample: Sample) -> None:
+    async def _read(self, index: int) -> None:
+        """Read one sample, and send its events."""
+        stream, step_bytes = self._streams[index], self._wire.step_bytes
+        machine, decoder = stream.decoder, decoder_behind(stream.decoder)
+        tracker = machine if isinstance(machine, LogprobTracker) else None
+        logprobs: Sequence[PlacedLogprob] = ()
+        num_tokens, has_ended = None, False
         try:
-            async for chunk in sample.stream:
-                await self._send_data(sample.encoded(chunk))
+            async for chunk in stream:
+                if chunk.finish_reason is not None:
+                    num_tokens, has_ended = getattr(decoder, "num_tokens", None), True
+                if tracker is not None:
+                    logprobs = tracker.take()
+                data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
+                await self._send_data(data)
+        except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
+            await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             found = RuntimeError("the engine was cancelled")
             found.__cause__ = error
-            await self._fail(sample, found)
-        except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
-            await self._fail(sample, error)
+            await self._fail(found, has_ended=has_ended)
 
-    async def _fail(self, sample: Sample, error: Exception) -> None:
+    async def _fail(self, error: Exception, *, has_ended: bool) -> None:
         self.error = self.error or error
-        if not sample.has_ended:  # after its end the sample is complete anyway
+        if not has_ended:  # after its end the sample is complete anyway
             self._is_complete = False
             async with self._turn:  # a message that is being sent is sent whole
                 self._reading.cancel()
@@ -191,14 +167,3 @@ class Sending:
             await checkpoint()
         finally:
             self._turn.release()
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is cancelled, and not just something its engine waited for.
-
-    On trio it always is: nothing else raises trio's error of a cancellation.
-    """
-    if anyio.current_effective_deadline() == -math.inf:
-        return True
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

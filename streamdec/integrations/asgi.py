@@ -7,84 +7,32 @@ the response is complete. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uv
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import anyio
+from starlette.responses import Response
 
-from streamdec.integrations._sending import Message, Receive, Sample, Send, Sending, WireStream
+from streamdec.integrations._sending import Message, Receive, Send, Sending, WireStream
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 
-if TYPE_CHECKING:
-    from starlette.responses import Response as _Response
-else:
-    try:
-        # FastAPI accepts only responses of this class.
-        from starlette.responses import Response as _Response
-    except ImportError:
-        _Response = object
-
-__all__ = ["EventStreamResponse", "WireStream", "events"]
+__all__ = ["EventStreamResponse", "WireStream"]
 
 KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
 
 
-def events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
-    r"""Return an iterator of the bytes of a response of one sample.
-
-    Use it with frameworks that take an iterator of bytes. The stream is closed when the iterator is
-    closed or cancelled. Not every framework does that when the client disconnects;
-    :class:`~streamdec.integrations.asgi.EventStreamResponse` closes the stream by itself. An error
-    of the engine is sent as an error of the API and then raised. Frameworks log it and close the
-    connection.
-
-    ``wire`` is the encoder, for one sample; ``stream`` is what :func:`streamdec.stream` returns.
-    Raises ValueError for an encoder of several samples, and TypeError for other arguments.
-
-    >>> import asyncio
-    >>> from streamdec import MockTokenizer, stream
-    >>> from streamdec.integrations.asgi import events
-    >>> from streamdec.integrations.openai import CompletionEncoder
-    >>> async def body():
-    ...     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
-    ...     return [data async for data in events(wire, stream([1, 2], MockTokenizer()))]
-    >>> sent = asyncio.run(body())
-    >>> len(sent), sent[-1]
-    (5, b'data: [DONE]\n\n')
-    """
-    _check_arguments("events", wire, [stream])
-    return _events(wire, stream)
-
-
-async def _events(wire: WireStream, stream: TextStream[Any]) -> AsyncIterator[bytes]:
-    sample = Sample(wire, stream, 0)
-    async with stream:
-        yield wire.start_bytes()
-        try:
-            async for chunk in stream:
-                yield sample.encoded(chunk)
-        except Exception:
-            yield wire.fail_bytes()
-            raise
-        yield wire.flush_bytes()
-
-
-class EventStreamResponse(_Response):
+class EventStreamResponse(Response):
     r"""A streamed response for Starlette or FastAPI, which is an ASGI application.
 
-    * Samples are read concurrently, and each chunk is sent as soon as it is decoded. (An engine
-      that generates several samples puts the ids of each into its own TokenQueue.)
-    * While a slow client holds up the server, no engine is asked for more. The ids that a
-      TokenQueue collects meanwhile are one event.
+    * Samples are read concurrently, and each chunk is sent as soon as it is decoded.
+    * While a slow client holds up the server, no engine is asked for more.
     * When the client disconnects, all streams are cancelled and closed. The response then returns
       without an error.
     * If a stream raises, the client gets the text before the error, and then an error of the API
       without details. Afterwards the response raises the error, for the server's log. An error
-      after the last chunk, such as an error of closing the source, is only raised.
-    * If nothing was sent for ``keep_alive`` seconds, the response sends an event that clients
-      ignore.
+      after the last chunk is only raised.
 
     No task and no open stream is left afterwards, even if no stream had begun.
 
@@ -93,18 +41,15 @@ class EventStreamResponse(_Response):
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
-        keep_alive: seconds without an event after which a keep-alive event is sent; 15 by default,
-            None for no such events.
+        keep_alive: after how many seconds without an event one is sent that clients ignore; None
+            for never.
         background: an async function without arguments, such as Starlette's BackgroundTask, which
             is called after the response. It is not called if a stream raised.
-        status_code: the status, which is sent before the first token. Answer a wrong request with
-            another response.
-
-    In FastAPI a route may name it as its ``response_class``, for the OpenAPI document.
+        status_code: the status, which is sent before the first token.
 
     Raises ValueError if the number of streams is not that of the encoder's samples, and for a
     ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
-    TextStreams, or in another order.
+    TextStreams.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -113,12 +58,12 @@ class EventStreamResponse(_Response):
     >>> async def application(scope, receive, send):
     ...     wire = CompletionEncoder(response_id="cmpl-1", model="tiny", created=0)
     ...     await EventStreamResponse(wire, stream([1, 2], MockTokenizer()))(scope, receive, send)
-    >>> messages = []  # what a server is given to send
-    >>> async def send(message):
-    ...     messages.append(message)
+    >>> bodies = []
+    >>> async def send(message):  # as a server does
+    ...     bodies.append(message.get("body"))
     >>> asyncio.run(application({"type": "http"}, asyncio.Event().wait, send))
-    >>> messages[0]["status"], messages[-2]["body"]
-    (200, b'data: [DONE]\n\n')
+    >>> bodies[-2]
+    b'data: [DONE]\n\n'
     """
 
     media_type = "text/event-stream"
@@ -133,10 +78,9 @@ class EventStreamResponse(_Response):
         background: Callable[[], Awaitable[object]] | None = None,
         status_code: int = 200,
     ) -> None:
-        _check_arguments("EventStreamResponse", wire, streams)
+        _check_arguments(wire, streams)
         if keep_alive is not None and not keep_alive > 0:
-            told = f"keep_alive must be a number of seconds above 0, not {keep_alive!r:.40}"
-            raise ValueError(told)
+            raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
         self._streams = streams
         self._keep_alive = keep_alive
         self._sending = Sending(wire, streams)
@@ -173,23 +117,19 @@ class EventStreamResponse(_Response):
             await self.background()
 
 
-def _check_arguments(what: str, wire: Any, streams: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError if these are not the arguments of ``what``."""
+def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
+    """Raise TypeError or ValueError if these are not an encoder and its streams."""
     wrong = [each for each in streams if not isinstance(each, TextStream)]
     if isinstance(wire, (TextStream, type)) or not hasattr(wire, "step_bytes"):
         wrong.insert(0, wire)
     if wrong:
         raise TypeError(
-            f"write {what}(encoder, stream): the encoder of the events, such as "
-            "ChatCompletionEncoder(...), and then what stream(...) returns for each sample; "
+            "write EventStreamResponse(encoder, stream), with an encoder such as "
+            "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
             f"got {wrong[0]!r:.80}"
         )
-    if not streams:
-        raise ValueError("a response needs a stream for each sample")
-    n = getattr(wire, "n", len(streams))  # an encoder of the caller's own need not have it
-    if n != len(streams):
-        given = "1 stream was" if len(streams) == 1 else f"{len(streams)} streams were"
-        raise ValueError(f"the encoder has n={n}, but {given} given")
+    if wire.n != len(streams):
+        raise ValueError(f"the encoder has n={wire.n}, but the number of streams is {len(streams)}")
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:

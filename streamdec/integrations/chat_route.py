@@ -26,6 +26,11 @@ __all__ = ["chat_route"]
 _KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens", "user"), object)
 _KNOWN |= {"model": str, "messages": list, "tools": list, "chat_template_kwargs": dict}
 _KNOWN |= {"stream": bool, "stream_options": dict}
+_NEUTRAL: dict[str, Any] = {
+    "n": 1, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0, "logprobs": False,
+    "tool_choice": "auto", "parallel_tool_calls": True, "response_format": {"type": "text"},
+}  # fmt: skip
+"""Values that change nothing. Clients send them unasked."""
 _log = logging.getLogger("streamdec.integrations")
 
 
@@ -91,16 +96,11 @@ def chat_route(
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
-        except Exception:  # noqa: BLE001 (the client gets no details)
-            _log.exception("the engine failed")
-            return _answer(error_body(FAILED, code="error"), 500)
-        if body.get("stream"):
-            has_usage = (body.get("stream_options") or {}).get("include_usage") is True
-            return EventStreamResponse(
-                ChatCompletionEncoder(**about, include_usage=has_usage), chunks
-            )
-        whole = ChatResponse(**about)
-        try:
+            if body.get("stream"):
+                has_usage = (body.get("stream_options") or {}).get("include_usage") is True
+                wire = ChatCompletionEncoder(**about, include_usage=has_usage)
+                return EventStreamResponse(wire, chunks)
+            whole = ChatResponse(**about)
             async with anyio.create_task_group() as group, chunks:
                 group.start_soon(listen, request.receive, group.cancel_scope)
                 async for chunk in chunks:
@@ -133,9 +133,11 @@ async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> d
         value = body.get(name)
         if value is None and name in ("model", "messages"):
             raise ValueError(f"{name} is missing")
-        if value is None or (name, value) == ("n", 1):
+        if value is None:
             continue
         if name not in known:
+            if name in _NEUTRAL and value == _NEUTRAL[name]:
+                continue
             raise ValueError(f"{name} is not supported")
         if not isinstance(value, known[name]):
             raise TypeError(f"{name} must be of the type {known[name].__name__}")

@@ -2,10 +2,8 @@
 
 In: an engine that yields ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
 frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module: it yields
-``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes.
-
-If a worker dies, Dynamo moves the requests of token workers to another one, but not those of text
-workers.
+``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes. If a worker dies, Dynamo moves
+the requests of token workers to another one, but not those of text workers.
 
 Tried with ai-dynamo 1.6.1. Nothing is imported from it. Runs on asyncio, as Dynamo does.
 """
@@ -14,54 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import Any, Protocol, Self, SupportsIndex
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Self, SupportsIndex
 
 from streamdec.chunks import Chunk
 from streamdec.core.conditions import NO_CONDITIONS, StopConditions
+from streamdec.integrations._json import Json
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
 from streamdec.streams.text_stream import stream
 
 __all__ = ["TextWorker"]
-
-Json = dict[str, Any]
-
-
-class Wire(Protocol):
-    """Turns chunks into objects.
-
-    :class:`streamdec.integrations.openai.ChatCompletionEncoder` is one.
-    """
-
-    def start(self) -> Iterable[Json]:
-        """Return the objects before any text."""
-        ...
-
-    def step(self, chunk: Chunk, *, num_tokens: int) -> Iterable[Json]:
-        """Return the objects of a chunk; ``num_tokens`` were read so far."""
-        ...
-
-    def flush(self) -> Iterable[Json]:
-        """Return the objects after the end."""
-        ...
-
-
-class _PlainWire:
-    """``{"text": ..., "finish_reason": ..., "stop_reason": ...}`` for each chunk.
-
-    With sections an object also has the ``section`` of its text, unless that is None.
-    """
-
-    def start(self) -> Iterable[Json]:
-        return ()
-
-    def step(self, chunk: Chunk, *, num_tokens: int) -> Iterable[Json]:
-        reason, stop = chunk.finish_reason, chunk.stop_reason
-        made = {"text": chunk.text, "finish_reason": reason, "stop_reason": stop}
-        return [made if chunk.section is None else {**made, "section": chunk.section}]
-
-    flush = start
 
 
 class TextWorker:
@@ -105,14 +66,14 @@ class TextWorker:
         engine: Callable[[Any], Any],
         tokenizer: Decoder,
         *,
-        wire: Callable[[Any], Wire] | None = None,
+        wire: Callable[[Any], Any] | None = None,
         conditions: Callable[[Any], StopConditions] = from_openai,
         prompt_token_ids: Callable[[Any], Iterable[SupportsIndex]] | None = None,
         **options: Any,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
-        self._wire = wire or (lambda _: _PlainWire())
+        self._wire = wire
         self._conditions = conditions
         self._prompt = prompt_token_ids or (lambda _: ())
         self._options = options
@@ -129,7 +90,7 @@ class TextWorker:
         object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
-        wire = self._wire(request)
+        wire = None if self._wire is None else self._wire(request)
         source = self._engine(request)
         if inspect.isawaitable(source):
             source = await source
@@ -142,23 +103,37 @@ class TextWorker:
             **self._options,
         )
         async with chunks:
-            for each in wire.start():
+            for each in [] if wire is None else wire.start():
                 yield each
             async for chunk in chunks:
                 if outputs.is_stopped:
                     return
+                if wire is None:
+                    section = {} if chunk.section is None else {"section": chunk.section}
+                    ending = {
+                        "finish_reason": chunk.finish_reason,
+                        "stop_reason": chunk.stop_reason,
+                    }
+                    yield {"text": chunk.text, **ending, **section}
+                    continue
                 for each in wire.step(chunk, num_tokens=chunks.decoder.num_tokens):
                     yield each
-        for each in wire.flush():
+        for each in [] if wire is None else wire.flush():
             yield each
+
+
+def _plain(chunk: Chunk) -> Json:
+    """Return ``chunk`` as an object, without an encoder."""
+    ending = {"finish_reason": chunk.finish_reason, "stop_reason": chunk.stop_reason}
+    section = {} if chunk.section is None else {"section": chunk.section}
+    return {"text": chunk.text, **ending, **section}
 
 
 class _Outputs:
     """The outputs of an engine, until it ends or Dynamo's context is stopped."""
 
-    def __init__(self, source: AsyncIterable[Any] | Iterable[Any], context: Any) -> None:
-        plain: Any = source
-        self._iterator = aiter(plain) if hasattr(plain, "__aiter__") else _async(plain)
+    def __init__(self, source: Any, context: Any) -> None:
+        self._iterator = aiter(source) if hasattr(source, "__aiter__") else _async(source)
         self._close = getattr(self._iterator, "aclose", None)
         self.is_stopped = False
         self._pulling: asyncio.Task[Any] | None = None

@@ -99,9 +99,8 @@ class LogprobTracker:
     The chunks are those of the decoder. Pass the tracker to a stream as its decoder. After each
     chunk ``take()`` returns the log probabilities that belong to it:
 
-    * A token belongs to the chunk that has the last part of its text. A token with a part of a
-      character belongs to the chunk with that character. A token that was withheld for a stop
-      belongs to the chunk that outputs its text.
+    * A token belongs to the chunk that has the last part of its text, so a token that was withheld
+      for a stop belongs to the chunk that outputs its text.
     * Tokens that a stop cut off are left out, and so is an id that is the stop. A token is returned
       if a part of its text was output, or if it has no text and precedes the stop.
     * The bytes of a token are those that it gave: a part of a character, or the first word without
@@ -145,8 +144,7 @@ class LogprobTracker:
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Any = decoder
-        prompt = list(prompt_token_ids)
-        self._places = _Places(machine.tokenizer, prompt, machine.options)
+        self._places = _Places(machine.tokenizer, [*prompt_token_ids], machine.options)
         self._waiting: deque[TokenLogprob] = deque()
         self._given = 0
 
@@ -226,39 +224,29 @@ class LogprobTracker:
             return self.decoder.flush(finish_reason)
         return self._noted(self._stepped.flush(finish_reason))
 
-    @property
-    def tokenizer(self) -> Decoder:
-        """The decoder's tokenizer."""
-        return self.decoder.tokenizer
+    # --- of the decoder
 
-    @property
-    def pending_text(self) -> str:
-        """The text that ``flush`` would return."""
-        return self.decoder.pending_text
+    tokenizer: Decoder
+    """The decoder's tokenizer."""
+    pending_text: str
+    """The text that ``flush`` would return."""
+    finished: bool
+    """Whether the decoder has ended."""
+    num_pending_tokens: int
+    """How many of the last tokens have text that is held or jailed."""
+    jailed: str
+    """Decided text that is withheld."""
+    held: bytes
+    """The bytes that wait for the end of their character."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LogprobTracker.__annotations__:
+            raise AttributeError(name)
+        return getattr(self.decoder, name)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the decoder as JSON types, without log probabilities."""
         return self.decoder.snapshot()
-
-    @property
-    def finished(self) -> bool:
-        """Whether the decoder has ended."""
-        return self.decoder.finished
-
-    @property
-    def num_pending_tokens(self) -> int:
-        """How many of the last tokens have text that is held or jailed."""
-        return self.decoder.num_pending_tokens
-
-    @property
-    def jailed(self) -> str:
-        """Decided text that is withheld."""
-        return self.decoder.jailed
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that wait for the end of their character."""
-        return self.decoder.held
 
     def _noted(self, chunk: Chunk) -> Chunk:
         self._given = self.decoder.num_characters  # the markers of sections included
@@ -308,9 +296,9 @@ class _Places:
         self._tokenizer = tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, Options(**options))
         self._bytes = _Bytes(table, prompt) if isinstance(table, ByteTable) else None
-        self._spans: _Recorded | _Counted
+        self._spans: DecodeStream | _Counted
         try:
-            self._spans = _Recorded(DecodeStream(tokenizer, prompt, spans=True, **options))
+            self._spans = DecodeStream(tokenizer, prompt, spans=True, **options)
         except ValueError:  # the windowed route, or text that is rewritten
             self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
         self._unplaced: deque[_Token] = deque()
@@ -349,12 +337,12 @@ class _Places:
         self._place()
 
     def _place(self) -> None:
-        for start, end in self._spans.take():
+        for span in self._spans.take_spans():
             token = self._unplaced.popleft()
             token_id, value, _ = token.logprob
-            name = self._name(token_id, token.data)
-            placed = PlacedLogprob(token_id, name, token.data, _shown(value), start, token.top)
-            self._placed.append((placed, end))
+            name, value = self._name(token_id, token.data), _shown(value)
+            placed = PlacedLogprob(token_id, name, token.data, value, span.start, token.top)
+            self._placed.append((placed, span.end))
 
     def take(self, given: int | None) -> list[PlacedLogprob]:
         """Return the tokens whose text ends within ``given`` code points; all if None."""
@@ -408,18 +396,13 @@ class _Bytes:
             data = data[size:]
 
 
-class _Recorded:
-    """The spans that a stream records."""
-
-    def __init__(self, stream: DecodeStream) -> None:
-        self.step, self.flush, self._take = stream.step, stream.flush, stream.take_spans
-
-    def take(self) -> list[tuple[int, int]]:
-        return [(each.start, each.end) for each in self._take()]
+class _Span(NamedTuple):
+    start: int
+    end: int
 
 
 class _Counted:
-    """Spans from the text that each token completes.
+    """Spans from the text that each token completes, for streams that record none.
 
     Tokens with held bytes share the text that they complete together.
     """
@@ -428,7 +411,7 @@ class _Counted:
         self._stream = stream
         self._size = 0
         self._open: list[int] = []
-        self._settled: list[tuple[int, int]] = []
+        self._settled: list[_Span] = []
 
     def step(self, token_id: int) -> None:
         self._open.append(self._size)
@@ -441,9 +424,9 @@ class _Counted:
         self._settle()
 
     def _settle(self) -> None:
-        self._settled += ((start, self._size) for start in self._open)
+        self._settled += (_Span(start, self._size) for start in self._open)
         self._open.clear()
 
-    def take(self) -> list[tuple[int, int]]:
+    def take_spans(self) -> list[_Span]:
         settled, self._settled = self._settled, []
         return settled

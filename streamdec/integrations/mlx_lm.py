@@ -1,9 +1,8 @@
 """mlx-lm: a streaming detokenizer with the methods of mlx-lm's own.
 
 In: token ids, one by one. Out: the text so far, and its new part. Pass the class to mlx-lm's
-    wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``: ``stream_generate`` and the
-    server then use it. For stops, use ``iter_chunks`` on the iterator of ``generate_step``, which
-    it closes.
+wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``: ``stream_generate`` and the
+server then use it. For stops, use ``iter_chunks`` on the iterator of ``generate_step``.
 
 Tried with mlx-lm 0.32.2 and mlx 0.32.4 on Linux. This module imports neither.
 """
@@ -32,10 +31,9 @@ class StreamingDetokenizer:
         prompt_token_ids: the ids of the prompt, as context. Without them, the text begins like that
             of a full decode: a tokenizer may remove the space before the first word.
         skip_special_tokens: as for DecodeStream, but False by default, as in mlx-lm.
-        byte_fallback: as for DecodeStream, and so are ``unknown_ids`` and
-            ``clean_up_tokenization_spaces``.
-        unknown_ids: what to do with unknown ids.
-        clean_up_tokenization_spaces: whether to apply the clean-up of transformers.
+        byte_fallback: as for DecodeStream.
+        unknown_ids: as for DecodeStream.
+        clean_up_tokenization_spaces: as for DecodeStream.
 
     Raises the errors of DecodeStream; TypeError for an object that is not a tokenizer.
 

@@ -12,14 +12,22 @@ accumulating ``.stream()``) and httpx 0.28.1.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, assert_never
 
-from streamdec.chunks import Chunk, in_section, json_of
-from streamdec.integrations._failures import FAILED, REASONING, failure_of, not_a_chunk
-from streamdec.integrations._json import Json, json_bytes, string_bytes
-from streamdec.integrations._openai_format import Format, Sample, error_body
+from streamdec.chunks import Chunk, FinishReason
+from streamdec.integrations._format import (
+    FAILED,
+    REASONING,
+    Encoder,
+    Format,
+    Response,
+    Sample,
+    check_count,
+    check_text,
+    failure_of,
+)
+from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import comment, event
@@ -37,20 +45,111 @@ __all__ = [
 
 DONE = event("[DONE]")
 """The end of a streamed response."""
-_AGAIN = b',"reasoning_content":'
-"""What precedes the second copy of the text of reasoning."""
+
+
+def error_body(
+    message: str,
+    *,
+    kind: str = "server_error",
+    code: str | None = None,
+    param: str | None = None,
+) -> Json:
+    """Return an error of the API, as the body of a response or as a streamed event.
+
+    Args:
+        message: the message for people.
+        kind: OpenAI's ``type``: ``"invalid_request_error"``, ``"server_error"``.
+        code: the code for programs.
+        param: the parameter of the request that was wrong.
+
+    >>> from streamdec.integrations.openai import error_body
+    >>> error_body("n must be at least 1", kind="invalid_request_error")["error"]["type"]
+    'invalid_request_error'
+    """
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _word_of(reason: FinishReason | None) -> str | None:
+    """Return the API's word for ``reason``; None for no reason and for a failure."""
+    match reason:
+        case "stop" | "length" | "content_filter":
+            return reason
+        case None | "abort" | "error":
+            return None
+        case _:
+            assert_never(reason)
+
+
+class _Choices(Format):
+    """What streamed and whole responses have in common."""
+
+    _object: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        response_id: str,
+        model: str,
+        created: int,
+        n: int = 1,
+        prompt_tokens: int | None = None,
+        return_token_ids: bool = False,
+    ) -> None:
+        fields: Json = {
+            "id": check_text("response_id", response_id),
+            "object": self._object,
+            "created": check_count("created", created),
+            "model": check_text("model", model),
+        }
+        super().__init__(fields, check_count("n", n, 1), has_usage=prompt_tokens is not None)
+        self._prompt_tokens = check_count("prompt_tokens", prompt_tokens or 0)
+        self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
+
+    def _choice(
+        self,
+        index: int,
+        sample: Sample,
+        content: Json,
+        parts: Sequence[Chunk],
+        placed: Sequence[PlacedLogprob],
+    ) -> Json:
+        word = _word_of(sample.finish_reason)
+        choice = {
+            "index": index,
+            **content,
+            "logprobs": self._logprobs(placed) if placed else None,
+            "finish_reason": word,
+        }
+        if word is not None:
+            choice["stop_reason"] = sample.stop_reason
+        if self._returns_token_ids:
+            choice["token_ids"] = [token_id for part in parts for token_id in part.token_ids]
+        return choice
+
+    def _error(self, message: str, code: str) -> Json:
+        return error_body(message, code=code)
+
+    def _usage(self) -> Json:
+        completion_tokens = sum(sample.num_tokens for sample in self._samples)
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": self._prompt_tokens + completion_tokens,
+        }
+
+    @abstractmethod
+    def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
 
 
 # --- streamed -------------------------------------------------------------------------------------
 
 
-class _Stream(Format):
+class _Stream(_Choices, Encoder):
     """The base class of streamed responses."""
 
     keep_alive: ClassVar[bytes] = comment("keep-alive")
     """An event that clients ignore, for the time in which there is no text."""
-    _keys: ClassVar[Mapping[str | None, bytes]]
-    """The key of the text in a choice, as JSON, by the section of the text."""
+    _done = DONE
 
     def __init__(
         self,
@@ -74,166 +173,31 @@ class _Stream(Format):
         if check_flag("include_usage", include_usage) and prompt_tokens is None:
             raise ValueError("include_usage needs prompt_tokens=")
         self._has_usage = include_usage
-        self._has_started = False
-        self._running: dict[int, Sample] = {}
-        """The samples whose plain events are written with ``heads`` and ``_tail``."""
-        self._tail = b""
-
-    def start(self) -> list[Json]:
-        """Return the objects before any text; [] the second time.
-
-        Send them at once, so that the client knows that its request is served. Otherwise the first
-        ``step`` returns them before its own objects.
-        """
-        if self._has_started:
-            return []
-        self._has_started = True
-        if not self._returns_token_ids:
-            for index, sample in enumerate(self._samples):
-                for section, key in self._keys.items():
-                    sample.heads[section], self._tail = self._template(index, section, key)
-                self._running[index] = sample
-        return self._beginning()
-
-    def step(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> list[Json]:
-        """Return the objects of a chunk.
-
-        Args:
-            chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
-                (Streams output such chunks only if asked to.)
-            index: the number of the sample, from 0.
-            num_tokens: how many tokens the sample has read so far (``stream.decoder.num_tokens``).
-                Only the last chunk needs it. Without it, the ``token_ids`` of the chunks are
-                counted.
-            logprobs: those of the tokens of the chunk (``LogprobTracker.take()``).
-
-        A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
-        returns the error, after the text of all samples.
-
-        Raises ValueError for an index out of range, and if the usage cannot be known;
-        :class:`~streamdec.FinishedError` after the end of the sample. An error changes nothing.
-        """
-        sample = self._sample(chunk, index, num_tokens)
-        events = self.start()
-        *others, last = self._parts(chunk)
-        events += [self._object_of(index, sample, part) for part in others]
-        sample.take(chunk, num_tokens)
-        if chunk.finish_reason is not None:
-            self._running.pop(index, None)
-        if not failure_of(chunk.finish_reason) or last.text or logprobs:
-            events.append(self._object_of(index, sample, last, logprobs))
-        return events
-
-    def flush(self) -> list[Json]:
-        """Return the objects after the end of all samples: the usage or a sample's error.
-
-        Raises ValueError if a sample has not ended.
-        """
-        self._check_finished()
-        events = self.start()
-        if self.failed:
-            events.append(self._failure())
-        elif self._has_usage:
-            events.append({**self._fields, "choices": [], "usage": self._usage()})
-        return events
-
-    def fail(self, message: str = FAILED) -> Json:
-        """Return an error that ends the response. Send nothing after it.
-
-        ``message`` is for the client.
-        """
-        return error_body(message, code="error")
-
-    # --- as bytes
-
-    def start_bytes(self) -> bytes:
-        """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
-        return _events(self.start())
-
-    def step_bytes(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> bytes:
-        """Return ``step`` as Server-Sent Events.
-
-        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
-        **Cost.** About that of writing the text as JSON.
-        """
-        sample = self._running.get(index)
-        try:
-            is_last = chunk.finish_reason is not None
-        except AttributeError:
-            raise not_a_chunk(chunk) from None
-        if sample is None or is_last or logprobs:
-            return _events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
-        # The usual case: only the text differs from the event before.
-        head = sample.heads[None]
-        if type(chunk) is not Chunk and len(self._keys) > 1:
-            if len(chunk.split()) > 1:
-                return _events(self.step(chunk, index, num_tokens=num_tokens))
-            head = sample.heads.get(chunk.section, head)
-        # For all other chunks ``take`` would change nothing. The call of json_of is saved, too.
-        if num_tokens is not None or chunk.token_ids or not sample.has_text:
-            sample.take(chunk, num_tokens)
-        text = chunk._json or json_of(chunk, string_bytes)
-        if head is not sample.heads[None]:
-            text += _AGAIN + text
-        return head + text + self._tail
-
-    def flush_bytes(self) -> bytes:
-        """Return the objects of ``flush`` as Server-Sent Events, and ``[DONE]``.
-
-        Raises the errors of ``flush``.
-        """
-        return _events(self.flush()) + DONE
-
-    def fail_bytes(self, message: str = FAILED) -> bytes:
-        """Return ``fail`` as a Server-Sent Event, and ``[DONE]``.
-
-        ``message`` is that of ``fail``.
-        """
-        return _events([self.fail(message)]) + DONE
-
-    # --- one object
-
-    def _template(self, index: int, section: str | None, key: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes before and after the text of a plain event."""
-        plain = self._object_of(index, Sample(), in_section(section, "\0"))
-        # JSON escapes quotes in strings, so the key is found nowhere else.
-        head, _, tail = event(json_bytes(plain)).partition(key + b':"\\u0000"')
-        return head + key + b":", tail.removeprefix(_AGAIN + b'"\\u0000"')
-
-    def _object_of(
-        self,
-        index: int,
-        sample: Sample,
-        chunk: Chunk,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> Json:
-        placed = self._logprobs(logprobs) if logprobs else None
-        choice = {"index": index, **self._content(chunk), "logprobs": placed, **sample.end()}
-        if self._returns_token_ids:
-            choice["token_ids"] = list(chunk.token_ids)
-        return self._with_choice(choice)
-
-    def _with_choice(self, choice: Json) -> Json:
-        answer: Json = {**self._fields, "choices": [choice]}
-        return {**answer, "usage": None} if self._has_usage else answer
+        self._has_templates = not return_token_ids
 
     def _beginning(self) -> list[Json]:
-        """Return the objects before any text."""
         return []
+
+    def _ending(self) -> list[Json]:
+        if not self._has_usage:
+            return []
+        return [{**self._fields, "choices": [], "usage": self._usage()}]
+
+    def _objects(
+        self, index: int, sample: Sample, chunk: Chunk, logprobs: Sequence[PlacedLogprob] = ()
+    ) -> list[Json]:
+        *others, last = self._parts(chunk)
+        objects = [self._with_choice(index, Sample(), part) for part in others]
+        if not failure_of(chunk.finish_reason) or last.text or logprobs:
+            objects.append(self._with_choice(index, sample, last, logprobs))
+        return objects
+
+    def _with_choice(
+        self, index: int, sample: Sample, part: Chunk, logprobs: Sequence[PlacedLogprob] = ()
+    ) -> Json:
+        choice = self._choice(index, sample, self._content(part), [part], logprobs)
+        answer: Json = {**self._fields, "choices": [choice]}
+        return {**answer, "usage": None} if self._has_usage else answer
 
     def _parts(self, chunk: Chunk) -> tuple[Chunk, ...]:
         """Return the parts of ``chunk`` that are objects of their own."""
@@ -243,16 +207,12 @@ class _Stream(Format):
     def _content(self, chunk: Chunk) -> Json:
         """Return the fields of a choice that have the text."""
 
-    @abstractmethod
-    def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
-
 
 class ChatCompletionEncoder(_Stream):
     r"""Encodes a streamed chat completion: ``chat.completion.chunk`` objects.
 
     The first object of each sample has the role, and the last has the finish_reason. The usage, if
-    the client asked for it, and ``[DONE]`` follow. ``step_bytes`` takes about as long as writing
-    the text as JSON.
+    the client asked for it, and ``[DONE]`` follow.
 
     Args:
         response_id: its ``id``, which the caller makes: ``"chatcmpl-..."``.
@@ -279,15 +239,15 @@ class ChatCompletionEncoder(_Stream):
     """
 
     _object = "chat.completion.chunk"
-    _keys = MappingProxyType({None: b'"content"', REASONING: b'"reasoning"'})
     _logprobs = staticmethod(chat_logprobs)
 
     def _beginning(self) -> list[Json]:
         delta = {"role": "assistant", "content": ""}
-        none = {"logprobs": None, "finish_reason": None}
-        return [
-            self._with_choice({"index": index, "delta": delta, **none}) for index in range(self.n)
-        ]
+        objects = [self._with_choice(index, Sample(), Chunk()) for index in range(self.n)]
+        for each in objects:
+            each["choices"][0]["delta"] = delta
+            each["choices"][0].pop("token_ids", None)
+        return objects
 
     def _parts(self, chunk: Chunk) -> tuple[Chunk, ...]:
         return chunk.split()
@@ -315,7 +275,6 @@ class CompletionEncoder(_Stream):
     """
 
     _object = "text_completion"
-    _keys = MappingProxyType({None: b'"text"'})
     _logprobs = staticmethod(completion_logprobs)
 
     def _content(self, chunk: Chunk) -> Json:
@@ -325,60 +284,23 @@ class CompletionEncoder(_Stream):
 # --- whole ----------------------------------------------------------------------------------------
 
 
-class _Response(Format):
+class _Whole(_Choices, Response):
     """The base class of responses that are sent when they are complete."""
 
-    def step(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> None:
-        """Add ``chunk`` to the sample ``index``.
-
-        ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
-        """
-        sample = self._sample(chunk, index, num_tokens)
-        sample.take(chunk, num_tokens)
-        sample.parts += chunk.split()
-        sample.placed += logprobs
-
-    def body(self) -> Json:
-        """Return the object. If ``failed``, it is an error: send it with status 500.
-
-        Raises ValueError if a sample has not ended. It can be called again.
-        """
-        self._check_finished()
-        if self.failed:
-            return self._failure()
-        choices = [self._choice(index, sample) for index, sample in enumerate(self._samples)]
+    def _whole(self) -> Json:
+        choices = [
+            self._choice(index, sample, self._content(sample.parts), sample.parts, sample.placed)
+            for index, sample in enumerate(self._samples)
+        ]
         usage = {"usage": self._usage()} if self._has_usage else {}
         return {**self._fields, "choices": choices, **usage}
-
-    def body_bytes(self) -> bytes:
-        """Return ``body`` as JSON in UTF-8. Raises the errors of ``body``."""
-        return json_bytes(self.body())
-
-    def _choice(self, index: int, sample: Sample) -> Json:
-        placed = self._logprobs(sample.placed) if sample.placed else None
-        content = self._content(sample.parts)
-        choice = {"index": index, **content, "logprobs": placed, **sample.end()}
-        if self._returns_token_ids:
-            ids = [token_id for part in sample.parts for token_id in part.token_ids]
-            choice["token_ids"] = ids
-        return choice
 
     @abstractmethod
     def _content(self, parts: Sequence[Chunk]) -> Json:
         """Return the fields of a choice that have the text."""
 
-    @abstractmethod
-    def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
 
-
-class ChatResponse(_Response):
+class ChatResponse(_Whole):
     """Makes a ``chat.completion`` object of the chunks of a stream.
 
     The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens`` (without it the
@@ -400,13 +322,13 @@ class ChatResponse(_Response):
     def _content(self, parts: Sequence[Chunk]) -> Json:
         text = "".join(each.text for each in parts if each.section != REASONING)
         reasoning = "".join(each.text for each in parts if each.section == REASONING)
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        message: Json = {"role": "assistant", "content": text, "refusal": None}
         if reasoning:
             message |= {"reasoning": reasoning, "reasoning_content": reasoning}
         return {"message": message}
 
 
-class CompletionResponse(_Response):
+class CompletionResponse(_Whole):
     """Makes a ``text_completion`` object of the chunks of a stream.
 
     The arguments and errors are those of ChatResponse: ``response_id``, ``model``, ``created``,
@@ -425,7 +347,3 @@ class CompletionResponse(_Response):
 
     def _content(self, parts: Sequence[Chunk]) -> Json:
         return {"text": "".join(each.text for each in parts)}
-
-
-def _events(objects: list[Json]) -> bytes:
-    return b"".join(event(json_bytes(each)) for each in objects)

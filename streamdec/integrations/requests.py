@@ -19,7 +19,6 @@ limit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex, TypedDict, Unpack
 
 from streamdec.core.conditions import StopConditions
@@ -34,60 +33,33 @@ class Dialect(NamedTuple):
     name: str
     keys: Mapping[str, str]
     """Its keys, and the argument of StopConditions for each."""
-    refused: Mapping[str, str] = MappingProxyType({})
-    """Its keys that are not supported, and what to do instead."""
-    ignored_with_eos: frozenset[str] = frozenset()
-    """The arguments that its ``ignore_eos`` ignores besides end-of-sequence ids."""
 
 
-OPENAI = Dialect(
-    "OpenAI",
-    {
-        "stop": "stop",
-        "max_completion_tokens": "max_tokens",
-        "max_tokens": "max_tokens",
-    },
-)
-VLLM = Dialect(
-    "vLLM",
-    {
-        "stop": "stop",
-        "stop_token_ids": "stop_token_ids",
-        "include_stop_str_in_output": "include_stop_str_in_output",
-        "ignore_eos": "ignore_eos",
-        "min_tokens": "min_tokens",
-        "max_completion_tokens": "max_tokens",
-        "max_tokens": "max_tokens",
-    },
-    {
-        "repetition_detection": "leave it out, and flush() the stream when the engine has ended it",
-        "use_beam_search": "beams are not streams; decode the winning beam at the end",
-    },
-)
+_LIMITS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens"}
+_SAME = {each: each for each in ("stop", "stop_token_ids", "ignore_eos", "min_tokens")}
+_VISIBLE = "include_stop_str_in_output"
+
+OPENAI = Dialect("OpenAI", {"stop": "stop", **_LIMITS})
+VLLM = Dialect("vLLM", {**_SAME, _VISIBLE: _VISIBLE, **_LIMITS})
 SGLANG = Dialect(
     "SGLang",
     {
-        "stop": "stop",
-        "stop_token_ids": "stop_token_ids",
+        **_SAME,
         "stop_regex": "stop_regex",
-        "no_stop_trim": "include_stop_str_in_output",
-        "ignore_eos": "ignore_eos",
+        "no_stop_trim": _VISIBLE,
         "min_new_tokens": "min_tokens",
-        "min_tokens": "min_tokens",
         "max_new_tokens": "max_tokens",
-        "max_completion_tokens": "max_tokens",
-        "max_tokens": "max_tokens",
+        **_LIMITS,
     },
-    ignored_with_eos=frozenset({"stop_token_ids"}),
 )
 
-SUPERSEDED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
-"""Keys that are ignored beside a newer one, as in engines. (OpenAI rejects the two together.)"""
-
-WRAPPERS: Mapping[str, str] = {
+ADVICE: Mapping[str, str] = {
     "sampling_params": "the stops are inside it; pass request['sampling_params']",
     "extra_body": "the client sends its keys in the request itself; merge them into it",
+    "repetition_detection": "leave it out, and flush() the stream when the engine has ended it",
+    "use_beam_search": "beams are not streams; decode the winning beam at the end",
 }
+"""Keys that no function reads, and what to do instead."""
 
 STRANGERS = frozenset({
     # of StopConditions
@@ -103,8 +75,7 @@ STRANGERS = frozenset({
 class FurtherConditions(TypedDict, total=False):
     """What a request does not have: other conditions, and bounds on its stops.
 
-    The bounds are for requests that are not trusted: memory and the cost of making conditions grow
-    with the length of the stops. All others are as for StopConditions.
+    The bounds are for requests that are not trusted. All others are as for StopConditions.
 
     >>> from streamdec.integrations.requests import FurtherConditions, from_openai
     >>> ours: FurtherConditions = {"eos_token_ids": 2, "max_stop_length": 256}
@@ -140,7 +111,7 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
             request, or StopConditions raises it.
         ValueError: the request has a key that ends a stream and is not supported, two keys
             contradict each other, a stop is longer than a bound in ``further``, or StopConditions
-            raises it. Messages name the request's keys.
+            raises it.
 
     >>> from streamdec.integrations.requests import from_openai
     >>> from_openai({"stop": ["User:"], "max_completion_tokens": 100}).max_tokens
@@ -200,24 +171,12 @@ def _conditions(
         )
     for key, value in request.items():
         _check(key, value, dialect)
-    names = _names(request, dialect)
-    arguments: dict[str, Any] = {argument: request[key] for argument, key in names.items()}
-    arguments.update(further)
+    arguments: dict[str, Any] = {**_arguments(request, dialect), **further}
     most = arguments.pop("max_stop_length", None)
     most_together = arguments.pop("max_total_length", None)
     if "stop_regex" not in arguments:
         arguments.pop("max_match_length", None)
-    try:
-        conditions = StopConditions(**arguments)
-    except (TypeError, ValueError) as error:
-        told = [
-            f"{argument} is {key}"
-            for argument, key in names.items()
-            if argument != key and argument in str(error)
-        ]
-        if told:
-            error.args = (f"{error} ({', '.join(told)} in the request)", *error.args[1:])
-        raise
+    conditions = StopConditions(**arguments)
     _check_lengths(conditions, most, most_together)
     return conditions
 
@@ -245,32 +204,30 @@ def _check(key: str, value: object, dialect: Dialect) -> None:
         is_empty = False  # 0 is an id
     if is_empty or key in dialect.keys:
         return
-    advice = dialect.refused.get(key) or WRAPPERS.get(key)
-    if advice is not None:
-        raise ValueError(f"{key}={value!r:.60} cannot be translated: {advice}")
+    if key in ADVICE:
+        raise ValueError(f"{key}={value!r:.60} cannot be translated: {ADVICE[key]}")
     if key in STRANGERS or str(key).startswith("stop"):
         readers = [f"from_{d.name.lower()}" for d in (OPENAI, VLLM, SGLANG) if key in d.keys]
-        known = ", ".join(dialect.keys)
         raise ValueError(
-            f"{key}={value!r:.60}: not a stop parameter of {dialect.name}; expected {known}"
+            f"{key}={value!r:.60}: not a stop parameter of {dialect.name}; expected "
+            + ", ".join(dialect.keys)
             + (f". {' and '.join(readers)} can read {key}" if readers else "")
         )
 
 
-def _names(request: Mapping[str, Any], dialect: Dialect) -> dict[str, str]:
-    """Return the arguments that are given, and the key of each."""
+def _arguments(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """Return the arguments of StopConditions that ``request`` has."""
     given = {key for key in dialect.keys if request.get(key) is not None}
+    if "max_completion_tokens" in given:
+        given.discard("max_tokens")  # as in engines; OpenAI rejects the two together
+    if dialect is SGLANG and request.get("ignore_eos") is True:
+        given.discard("stop_token_ids")
     names: dict[str, str] = {}
-    for key, argument in dialect.keys.items():
-        if key not in given or SUPERSEDED.get(key) in given:
-            continue
-        other = names.setdefault(argument, key)
-        if other != key and request[other] != request[key]:
+    for key in filter(given.__contains__, dialect.keys):
+        other = names.setdefault(dialect.keys[key], key)
+        if request[other] != request[key]:
             raise ValueError(
                 f"{other}={request[other]!r:.60} and {key}={request[key]!r:.60} contradict each "
                 "other: give one of them"
             )
-    if request.get("ignore_eos") is True:
-        for argument in dialect.ignored_with_eos & names.keys():
-            del names[argument]
-    return names
+    return {argument: request[key] for argument, key in names.items()}

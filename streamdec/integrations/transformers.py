@@ -1,9 +1,8 @@
 """Stream the text of transformers' ``generate`` while it runs; end rows at stops.
 
-``GenerateStreamer`` is a streamer and a stopping criterion in one object, and an iterator of the
-new text of each row for another thread or task. It decodes when ``generate`` asks the criterion:
-then a stop ends its row, and no further token is generated. ``put`` comes too late for that, and
-does not tell a running row from a padded one. ``StopSequenceCriteria`` works without a streamer.
+``GenerateStreamer`` is a streamer, a stopping criterion, and an iterator of the new text of each
+row. It decodes when ``generate`` asks the criterion, so that no token is generated after a stop.
+``StopSequenceCriteria`` works without a streamer.
 
 Tried with transformers 5.24.0 and 4.57.6, torch 2.13.0. This module imports neither.
 """
@@ -21,7 +20,8 @@ import anyio
 from streamdec.chunks import joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
-from streamdec.integrations._generate_rows import Heard, Rows, eos_ids, heard, setting, unpadded
+from streamdec.integrations._format import check_count
+from streamdec.integrations._generate_rows import Rows, eos_ids, setting
 from streamdec.integrations._row_feed import RowChunk, RowFeed
 
 __all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
@@ -43,30 +43,21 @@ class GenerateStreamer:
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
     In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
-    ``"stop"`` after a stop or an end-of-sequence id, or if another of the ``stopping_criteria``
-    given to ``start`` ended the row; ``"error"`` if the row could not be decoded (see ``errors``);
-    otherwise ``"length"``. A slow reader gets the waiting text of a row as one chunk, and
-    ``generate`` does not wait for it.
-
-    ``close``, or the end of the ``with`` block, ends ``generate`` at its next token. If ``start``
-    began it, ``close`` waits until it has ended. The reader gets the exception of ``generate``,
-    after the text that was certain before it.
+    ``"stop"`` after a stop or an end-of-sequence id; ``"error"`` if the row could not be decoded
+    (see ``errors``); otherwise ``"length"``. The reader gets the exception of ``generate`` after
+    the text that was certain before it.
 
     Args:
         tokenizer: a tokenizer of streamdec or of transformers.
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: options of StopConditions, for all rows, and of decoding; ``sections`` of
-            StopSequenceDecoder. ``eos_token_ids`` are the ids at which ``generate``
-            ends a row, ``()`` if there are none. They are required unless you call ``start``, which
-            adds the ids that it finds in the model's ``generation_config``.
+        options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` are the ids at
+            which ``generate`` ends a row, ``()`` if there are none. They are required unless you
+            call ``start``, which adds those of the model's ``generation_config``.
 
-    Raises:
-        TypeError: an argument has the wrong type, or there is no such option.
-        ValueError: a condition or an option has a wrong value.
-
-    ``generate`` calls it like this:
+    Raises TypeError and ValueError for wrong conditions and options. ``generate`` calls it like
+    this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -78,7 +69,7 @@ class GenerateStreamer:
     [[False], [False], [True]]
     >>> streamer.end()
     >>> [(chunk.row, chunk.text, chunk.finish_reason) for chunk in streamer]
-    [(0, ' there!', 'stop')]
+    [(0, ' there', None), (0, '!', None), (0, '', 'stop')]
     """
 
     def __init__(
@@ -97,8 +88,6 @@ class GenerateStreamer:
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
         self.errors = self._rows.errors
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
-        self._mask: Any = None
-        self._others: list[Heard] = []
         self._is_closed = False
         self._has_ended = False
         self._thread: threading.Thread | None = None
@@ -109,8 +98,7 @@ class GenerateStreamer:
     def start(self, model: Any, *args: Any, **kwargs: Any) -> None:
         """Call ``model.generate`` in a thread, and return at once.
 
-        The streamer adds itself to the arguments. A row that another of the ``stopping_criteria``
-        ends has ended here too.
+        The streamer adds itself to the arguments.
 
         Args:
             model: a model of transformers.
@@ -119,7 +107,8 @@ class GenerateStreamer:
 
         Raises:
             RuntimeError: the streamer was used before.
-            TypeError: ``kwargs`` has a ``streamer``; ``kwargs`` or the ``generation_config`` has
+            TypeError: ``kwargs`` has a ``streamer`` or ``stopping_criteria`` (``max_time`` and
+                ``max_new_tokens`` are accepted); ``kwargs`` or the ``generation_config`` has
                 ``stop_strings`` (use the streamer's ``stop``); ``args`` has more than two values.
         """
         if len(args) > 2:
@@ -127,7 +116,11 @@ class GenerateStreamer:
                 "start() takes model, inputs and generation_config by position; "
                 "pass the other arguments by name"
             )
-        instead_of = {"streamer": "it passes itself", "stop_strings": "pass stop= to the streamer"}
+        instead_of = {
+            "streamer": "it passes itself",
+            "stop_strings": "pass stop= to the streamer",
+            "stopping_criteria": "pass max_time= or max_new_tokens=, or call generate yourself",
+        }
         for name, instead in instead_of.items():
             if kwargs.get(name) is not None:
                 raise TypeError(f"start() does not take {name}; {instead}")
@@ -138,11 +131,7 @@ class GenerateStreamer:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
         found = kwargs.get("eos_token_id", setting("eos_token_id", config, model.generation_config))
         self._eos = (self._eos or frozenset()) | eos_ids(found)
-        if not model.config.is_encoder_decoder:  # there it is of the encoder's input
-            self._mask = kwargs.get("attention_mask")
-        criteria = [heard(each) for each in kwargs.pop("stopping_criteria", None) or ()]
-        self._others = [each for each in criteria if isinstance(each, Heard)]
-        kwargs |= {"streamer": self, "stopping_criteria": [*criteria, self]}
+        kwargs |= {"streamer": self, "stopping_criteria": [self]}
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
             target=run, args=(self._run, model.generate, args, kwargs), name="streamdec generate"
@@ -176,12 +165,9 @@ class GenerateStreamer:
     def put(self, value: Any) -> None:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
-        Later values are ignored: the streamer reads the new tokens as a criterion.
-
-        Raises:
-            ValueError: ``eos_token_ids`` is missing, or the number of conditions does not fit the
-                number of rows.
-            RuntimeError: ``generate`` has ended.
+        Later values are ignored: the streamer reads the new tokens as a criterion. Raises
+        ValueError if ``eos_token_ids`` is missing, or the number of conditions does not fit the
+        number of rows; RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
@@ -198,17 +184,13 @@ class GenerateStreamer:
             replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
             for each in self._rows.conditions(len(prompts))
         ]
-        self._rows.begin(prompts, unpadded(prompts, self._mask), conditions)
+        self._rows.begin(prompts, conditions)
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
 
-        Args:
-            input_ids: all ids so far, a tensor of (rows, tokens).
-            scores: not used.
-            kwargs: not used.
-
-        Raises RuntimeError if the ids do not continue those of the call before.
+        ``input_ids`` are all ids so far, a tensor of (rows, tokens). ``scores`` and ``kwargs`` are
+        not used. Raises RuntimeError if the ids do not continue those of the call before.
         """
         try:
             self._read(input_ids)
@@ -224,15 +206,13 @@ class GenerateStreamer:
             raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
         new = self._rows.new_ids(input_ids)
         if self._is_closed:
-            self._rows.abort()
+            self._rows.finish_all("abort")
             return
         ids = {row: self._up_to_eos(each) for row, each in new.items()}
         chunks = self._rows.step(ids)
-        heard = [each.ended() for each in self._others]
         for row, each in ids.items():
             # Where min_tokens or ignore_eos lets the decoder continue, generate has ended anyway.
-            ended = bool(each and each[-1] in (self._eos or ())) or any(one[row] for one in heard)
-            if ended and row in self._rows:
+            if each and each[-1] in (self._eos or ()) and row in self._rows:
                 chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))
         self._out.put(chunks)
 
@@ -255,9 +235,9 @@ class GenerateStreamer:
             return
         self._has_ended = True
         if self._is_closed:
-            self._rows.abort()
+            self._rows.finish_all("abort")
         else:
-            self._out.put({row: self._rows.finish(row, "length") for row in self._rows.running})
+            self._out.put(self._rows.finish_all("length"))
         if self._thread is None:
             self._out.end()
 
@@ -293,10 +273,7 @@ class GenerateStreamer:
             self._thread.join()
 
     async def aclose(self) -> None:
-        """Do what ``close`` does without blocking the event loop.
-
-        The wait is shielded from cancellation.
-        """
+        """Do what ``close`` does. The wait is shielded from cancellation."""
         self._close()
         if self._thread is not None:
             with anyio.CancelScope(shield=True):
@@ -322,8 +299,7 @@ class GenerateStreamer:
 class StopSequenceCriteria:
     r"""A stopping criterion that ends each row of one ``generate`` call at its stop.
 
-    For callers that pass criteria and no streamer, such as lm-eval. A row ends with the token that
-    completes a stop, however the stop is split into tokens. The other rows continue::
+    For callers that pass criteria and no streamer, such as lm-eval::
 
         width = inputs["input_ids"].shape[1]
         criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)
@@ -335,12 +311,10 @@ class StopSequenceCriteria:
         prompt_length: how many ids each row has before the first generated one: the width of
             ``input_ids``, left padding included. 0 for ``inputs_embeds``, 1 for most
             encoder-decoder models. A stop does not begin in the prompt.
-        options: options of StopConditions, for all rows, and of decoding. ``generate`` itself ends
-            rows at end-of-sequence ids.
+        options: as for GenerateStreamer. ``generate`` itself ends rows at end-of-sequence ids.
 
-    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0.
-
-    ``generate`` calls it like this:
+    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0. ``generate``
+    calls it like this:
 
     >>> import torch
     >>> from streamdec import MockTokenizer
@@ -363,11 +337,7 @@ class StopSequenceCriteria:
         prompt_length: int,
         **options: Unpack[DecoderOptions],
     ) -> None:
-        if type(prompt_length) is not int:
-            raise TypeError(f"prompt_length must be an int, not {prompt_length!r:.40}")
-        if prompt_length < 0:
-            raise ValueError(f"prompt_length must be 0 or more, not {prompt_length}")
-        self._prompt_length = prompt_length
+        self._prompt_length = check_count("prompt_length", prompt_length)
         self._rows = Rows(tokenizer, conditions, options)
         self.decoders = self._rows.decoders
         """The decoder of each row, after the first call: its ``match``, its counts."""
@@ -377,16 +347,11 @@ class StopSequenceCriteria:
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
 
-        Args:
-            input_ids: all ids so far, a tensor of (rows, tokens).
-            scores: not used.
-            kwargs: not used.
+        ``input_ids`` are all ids so far, a tensor of (rows, tokens). ``scores`` and ``kwargs`` are
+        not used.
 
-        Raises:
-            ValueError: there are fewer ids than ``prompt_length``, or the number of conditions
-                does not fit the number of rows.
-            RuntimeError: the ids do not continue those of the call before. Criteria are for one
-                call of ``generate``, and not for beams.
+        Raises ValueError if there are fewer ids than ``prompt_length``, or the number of conditions
+        does not fit the rows; RuntimeError if the ids do not continue those of the call before.
         """
         if not self.decoders:
             self._begin(input_ids)
@@ -401,4 +366,4 @@ class StopSequenceCriteria:
                 "the number of ids before the first generated one"
             )
         prompts = input_ids[:, : self._prompt_length].tolist()
-        self._rows.begin(prompts, prompts, self._rows.conditions(num_rows))
+        self._rows.begin(prompts, self._rows.conditions(num_rows))

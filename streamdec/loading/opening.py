@@ -17,6 +17,7 @@ from streamdec.core.shared_tables import route_of
 from streamdec.errors import TokenizerLoadError
 from streamdec.fastpath.options import FastOptions
 from streamdec.folders.agreement import compare
+from streamdec.folders.apply_tokenizer_config import NotFollowedError
 from streamdec.folders.folder_tokens import has_config
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import DEMO, Place
@@ -97,22 +98,27 @@ def _loaded(
 
         tokenizer: Loaded = TiktokenTokenizer.named(place.encoding, allow_download=allow_download)
     else:
-        if found.format == "huggingface" and encoding is None:
-            return HybridTokenizer.from_file(
-                found.path,
-                options,
-                apply_tokenizer_config=apply_tokenizer_config,
-                is_folder=place.path.is_dir(),
-                revision=place.revision,
-            )
         is_folder = place.path.is_dir()
         applies = is_folder if apply_tokenizer_config is None else apply_tokenizer_config
         assembled = _assembled(found, applies=applies) if encoding is None else None
-        if assembled is not None and not isinstance(assembled, str):
-            return HybridTokenizer.from_assembled(
-                assembled, found.path, options, form=found.format, revision=place.revision
-            )
-        reason = found.description if found.format == "transformers" else assembled or ""
+        reason = found.description if found.format == "transformers" else ""
+        try:
+            if found.format == "huggingface" and encoding is None:
+                return HybridTokenizer.from_file(
+                    found.path,
+                    options,
+                    apply_tokenizer_config=apply_tokenizer_config,
+                    is_folder=is_folder,
+                    revision=place.revision,
+                )
+            if isinstance(assembled, str):
+                reason = assembled
+            elif assembled is not None:
+                return HybridTokenizer.from_assembled(
+                    assembled, found.path, options, form=found.format, revision=place.revision
+                )
+        except NotFollowedError as error:
+            reason = str(error)
         if reason:
             folder = found.path if found.path.is_dir() else found.path.parent
             from streamdec.loading.by_transformers import load_by_transformers
@@ -188,14 +194,10 @@ def _reason(tokenizer: Loaded, found: Detected | None) -> str:
     if found is None or found.format == "tiktoken":
         kind = "" if found is None else "a rank file of "
         return f"{kind}the encoding {getattr(tokenizer, 'encoding_name', '')}"
-    if found.format == "gguf":
-        encodes = getattr(tokenizer, "encodes", "").removeprefix("no: ")
-        return f"a GGUF file, whose encoding is {encodes}"
     return found.description
 
 
 _LIBRARIES = {
     "tiktoken": ("tiktoken",),
     "sentencepiece": ("sentencepiece",),
-    "gguf": ("sentencepiece",),
 }

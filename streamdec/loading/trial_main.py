@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -57,6 +58,8 @@ def _try(load: Callable[[], object], told: dict[str, str]) -> None:
 
 def _load(setup: dict[str, Any]) -> None:
     source, options = setup["source"], setup["options"]
+    if not setup["imports_transformers"]:
+        sys.modules["transformers"] = None  # type: ignore[assignment]
     encoding = options["encoding"]
     if isinstance(encoding, dict):
         options = {**options, "encoding": EncodingSpec(**encoding)}

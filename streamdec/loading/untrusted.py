@@ -11,10 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from streamdec.errors import MissingExtraError
 from streamdec.fastpath.options import FastOptions
 from streamdec.loading.detect import Detected
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.trial import MAX_COUNTED, Trial, limits_for
+from streamdec.tokenizers.trial import MAX_COUNTED, Trial
 
 
 def tried(
@@ -48,7 +49,11 @@ def tried(
     # The files beside a SentencePiece model say whether transformers loads it.
     may_import = found.format in ("transformers", "sentencepiece")
     imports = may_import and find_spec("transformers") is not None
-    limits = limits_for(size, imports_transformers=imports)
-    trial = Trial(str(path.absolute()), loading, limits)
-    trial.run(fast=options.fast == "now")
+    trial = Trial(str(path.absolute()), loading, size, imports_transformers=imports)
+    try:
+        trial.run(fast=options.fast == "now")
+    except MissingExtraError:  # only transformers can make the tokenizer
+        if imports or find_spec("transformers") is None:
+            raise
+        replace(trial, imports_transformers=True).run(fast=False)
     return replace(options, trial=trial)

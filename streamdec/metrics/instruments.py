@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
@@ -20,15 +20,6 @@ from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistic
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
 """The kinds of OpenTelemetry. In Prometheus the last two are gauges. Values of the last kind can be
 added up over processes, values of a gauge cannot."""
-
-
-class Buckets(NamedTuple):
-    """The bounds of a histogram."""
-
-    bounds: tuple[float, ...]
-    """Ascending; a value equal to a bound belongs to the bucket below it."""
-    reason: str
-    """Why these bounds."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -56,8 +47,9 @@ class Instrument:
     """The field of ``source`` with the value; None counts one."""
     labels: tuple[str, ...] = ()
     """The labels. Nothing is measured if the value of one is None."""
-    buckets: Buckets | None = None
-    """The bounds of a histogram; None for other kinds."""
+    buckets: tuple[float, ...] | None = None
+    """The bounds of a histogram, ascending. A value equal to a bound belongs to the bucket below
+    it. None for other kinds."""
     only_successes: bool = False
     """Whether events with an ``error_type`` are left out."""
 
@@ -78,21 +70,6 @@ class Instrument:
 
 
 _UNITS = {"s": "seconds", "By": "bytes"}
-_ATTRIBUTES = {"error_type": "error.type"}
-_FIELDS = {"kind": "stop_kind"}
-
-
-def attribute(label: str) -> str:
-    """Return the name of a label in OpenTelemetry.
-
-    It is the name in the semantic conventions if they have one.
-    """
-    return _ATTRIBUTES.get(label, label)
-
-
-def field(label: str) -> str:
-    """Return the field of the event that a label is read from."""
-    return _FIELDS.get(label, label)
 
 
 STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
@@ -107,15 +84,12 @@ _SOURCES = {each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack
 def _read() -> Iterator[Instrument]:
     text = files("streamdec.metrics").joinpath("instruments.toml").read_text("utf-8")
     data = tomllib.loads(text)
-    buckets = {
-        name: Buckets(tuple(each["bounds"]), each["reason"])
-        for name, each in data["buckets"].items()
-    }
     for row in data["instruments"]:
+        bounds = data["buckets"].get(row.get("buckets"))
         known = {
             "source": _SOURCES[row["source"]],
             "labels": tuple(row.get("labels", ())),
-            "buckets": buckets.get(row.get("buckets")),
+            "buckets": None if bounds is None else tuple(bounds),
         }
         yield Instrument(**{**row, **known})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, attribute
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import versions_of
@@ -20,6 +20,8 @@ from streamdec.tokenizers.tokenizer_report import versions_of
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
+_ATTRIBUTES = {"error_type": "error.type"}
+"""The labels that have another name in the semantic conventions."""
 _taken: WeakSet[Any] = WeakSet()
 """Providers that have the instruments. They ignore a second set, except for its histograms."""
 
@@ -28,9 +30,7 @@ class OpenTelemetryMetrics(Recorder):
     """A hook that records metrics with a meter of OpenTelemetry.
 
     ``meter_provider`` is by default the global one. :data:`~streamdec.metrics.INSTRUMENTS` lists
-    the metrics with their names and labels. Metrics never contain text. Each kind of event keeps
-    1,000 sets of labels; later ones become ``"other"``. Values are kept as long as the provider.
-    Remove the hook to stop recording.
+    the metrics. Values are kept as long as the provider. Remove the hook to stop recording.
 
     Raises :class:`~streamdec.errors.MissingExtraError` without opentelemetry-api, and ValueError if
     the provider already has metrics of streamdec.
@@ -38,8 +38,7 @@ class OpenTelemetryMetrics(Recorder):
     >>> from opentelemetry.sdk.metrics import MeterProvider
     >>> from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     >>> from streamdec import MockTokenizer
-    >>> from streamdec.metrics import add_hook
-    >>> from streamdec.metrics import OpenTelemetryMetrics
+    >>> from streamdec.metrics import OpenTelemetryMetrics, add_hook
     >>> reader = InMemoryMetricReader()
     >>> remove = add_hook(OpenTelemetryMetrics(MeterProvider([reader])))
     >>> ids = MockTokenizer().encode("Hello world").ids
@@ -56,10 +55,8 @@ class OpenTelemetryMetrics(Recorder):
         own_version = versions_of(()).get("streamdec", "")
         provider = meter_provider or self._api.get_meter_provider()
         if provider in _taken:
-            raise ValueError(
-                "the meter provider already has an OpenTelemetryMetrics hook, and would ignore a "
-                "second one; pass the first hook to add_hook() again"
-            )
+            told = "the meter provider already has an OpenTelemetryMetrics hook"
+            raise ValueError(f"{told}; pass that hook to add_hook() again")
         _taken.add(provider)
         meter = self._api.get_meter("streamdec", own_version, meter_provider)
         self._histograms: dict[Instrument, Any] = {}
@@ -72,7 +69,7 @@ class OpenTelemetryMetrics(Recorder):
         for each in INSTRUMENTS:
             described = {"unit": each.unit, "description": each.description}
             if each.buckets is not None:
-                bounds = [*map(float, each.buckets.bounds)]
+                bounds = [*map(float, each.buckets)]
                 self._histograms[each] = meter.create_histogram(
                     each.name, explicit_bucket_boundaries_advisory=bounds, **described
                 )
@@ -82,7 +79,7 @@ class OpenTelemetryMetrics(Recorder):
             kinds[each.kind](each.name, [partial(read, each)], **described)
 
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
-        attributes = {attribute(label): value for label, value in labels.items()}
+        attributes = {_ATTRIBUTES.get(label, label): value for label, value in labels.items()}
         if instrument in self._histograms:
             return partial(self._histograms[instrument].record, attributes=attributes)
         made = _Sum(attributes)

@@ -26,24 +26,17 @@ _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 class PrometheusMetrics(Recorder):
     """A hook that records metrics in a registry of prometheus_client.
 
-    Args:
-        registry: The CollectorRegistry; by default ``prometheus_client.REGISTRY``.
-
-    :data:`~streamdec.metrics.INSTRUMENTS` lists the metrics with their names and labels. Metrics
-    never contain text. Each kind of event keeps 1,000 sets of labels; later ones become
-    ``"other"``. Values are kept in the registry. Remove the hook
-    to stop recording.
-
-    In the multiprocess mode of prometheus_client, metrics of caches and stop sets are left out,
-    because they would only describe the process that serves the scrape.
+    ``registry`` is a CollectorRegistry, by default ``prometheus_client.REGISTRY``.
+    :data:`~streamdec.metrics.INSTRUMENTS` lists the metrics. Values are kept in the registry.
+    Remove the hook to stop recording. In the multiprocess mode of prometheus_client, metrics of
+    caches and stop sets are left out: they would only describe the process that serves the scrape.
 
     Raises :class:`~streamdec.errors.MissingExtraError` without prometheus_client, and ValueError if
     the registry already has metrics with these names. The registry is then unchanged.
 
     >>> from prometheus_client import CollectorRegistry
     >>> from streamdec import MockTokenizer, iter_chunks
-    >>> from streamdec.metrics import add_hook
-    >>> from streamdec.metrics import PrometheusMetrics
+    >>> from streamdec.metrics import PrometheusMetrics, add_hook
     >>> registry = CollectorRegistry()
     >>> remove = add_hook(PrometheusMetrics(registry))
     >>> text = "".join(chunk.text for chunk in iter_chunks([1, 2], MockTokenizer()))
@@ -59,10 +52,29 @@ class PrometheusMetrics(Recorder):
         self._metrics = {
             each: self._metric(each) for each in INSTRUMENTS if each.source not in STATISTICS
         }
-        collectors = [*self._metrics.values()]
-        if _VARIABLE not in os.environ:
-            collectors.append(_Statistics())
-        _register(collectors, self._client.REGISTRY if registry is None else registry)
+        try:
+            (self._client.REGISTRY if registry is None else registry).register(self)
+        except ValueError as error:
+            message = "the registry already has metrics with these names; create one "
+            raise ValueError(f"{message}PrometheusMetrics for each registry: {error}") from error
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the names, at registration; see prometheus_client."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the current values; see prometheus_client."""
+        for metric in self._metrics.values():
+            yield from metric.collect()
+        if _VARIABLE in os.environ:
+            return
+        core = library("prometheus_client.core", "prometheus")
+        for source in STATISTICS:
+            for each, value in readings(source):
+                is_counter = each.kind == "counter"
+                family = core.CounterMetricFamily if is_counter else core.GaugeMetricFamily
+                unit = each.prometheus_unit
+                yield family(each.prometheus_name, each.description, value, unit=unit)
 
     def _metric(self, instrument: Instrument) -> Any:
         """Return the metric of prometheus_client, not yet in a registry."""
@@ -76,48 +88,10 @@ class PrometheusMetrics(Recorder):
         if instrument.kind == "counter":
             return self._client.Counter(**options)
         if instrument.buckets is not None:
-            return self._client.Histogram(**options, buckets=instrument.buckets.bounds)
+            return self._client.Histogram(**options, buckets=instrument.buckets)
         return self._client.Gauge(**options, multiprocess_mode="max")
 
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
         child = self._metrics[instrument].labels(**labels)
         record: Record = getattr(child, _METHODS[instrument.kind])
         return record
-
-
-class _Statistics:
-    """A collector of the library's own statistics, read at each scrape.
-
-    The library keeps these statistics in any case.
-    """
-
-    def __init__(self) -> None:
-        core = library("prometheus_client.core", "prometheus")
-        self._families = {True: core.CounterMetricFamily, False: core.GaugeMetricFamily}
-
-    def describe(self) -> Iterator[Metric]:
-        """Yield the names, at registration; see prometheus_client."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the current values; see prometheus_client."""
-        for source in STATISTICS:
-            for each, value in readings(source):
-                family = self._families[each.kind == "counter"]
-                unit = each.prometheus_unit
-                yield family(each.prometheus_name, each.description, value, unit=unit)
-
-
-def _register(collectors: list[Any], registry: CollectorRegistry) -> None:
-    """Register all of ``collectors``, or none of them after an error."""
-    for place, collector in enumerate(collectors):
-        try:
-            registry.register(collector)
-        except ValueError as error:
-            for done in collectors[:place]:
-                registry.unregister(done)
-            message = (
-                "the registry already has metrics with these names; create one PrometheusMetrics "
-                "for each registry"
-            )
-            raise ValueError(f"{message}: {error}") from error

@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument, field
+from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
 
 MAX_LABEL_SETS = 1_000
 """The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
@@ -32,15 +32,9 @@ def readings(source: type) -> Iterator[tuple[Instrument, int]]:
             yield instrument, getattr(now, instrument.value)
 
 
-class _Takers(NamedTuple):
-    """The functions that take the values of an event with one set of labels.
-
-    Each comes with the place of its value in the event.
-    """
-
-    ones: list[Record]
-    sums: list[tuple[Record, int]]
-    others: list[tuple[Record, int]]
+_Takers = list[tuple[Record, int | None]]
+"""Functions that take the values of an event with one set of labels, each with the place of its
+value in the event; without a place it counts one."""
 
 
 class _Kind:
@@ -49,7 +43,7 @@ class _Kind:
     def __init__(self, source: type[tuple[Any, ...]]) -> None:
         self.instruments = [each for each in INSTRUMENTS if each.source is source]
         self.fields: tuple[str, ...] = source._fields  # type: ignore[attr-defined]
-        labels = [field(label) for each in self.instruments for label in each.labels]
+        labels = [label for each in self.instruments for label in each.labels]
         self.labels = [*dict.fromkeys(labels)]
         self.key = itemgetter(*map(self.fields.index, self.labels))
         self.takers: dict[tuple[str | None, ...], _Takers] = {}
@@ -59,8 +53,7 @@ class Recorder(Hook, ABC):
     """A hook that records events with the instruments of an adapter."""
 
     def __init__(self) -> None:
-        sources: tuple[type[tuple[Any, ...]], ...] = (StreamEnded, Call, Loaded, FellBack)
-        self._kinds = {source: _Kind(source) for source in sources}
+        self._kinds = {each: _Kind(each) for each in (StreamEnded, Call, Loaded, FellBack)}
         self._bound: dict[tuple[Instrument, tuple[str, ...]], Record] = {}
         self._lock = Lock()
 
@@ -71,34 +64,19 @@ class Recorder(Hook, ABC):
         Called once for each instrument and set of labels.
         """
 
-    def stream_ended(self, event: StreamEnded) -> None:
+    def stream_ended(self, event: Any) -> None:
         """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
-        self._record(event)
-
-    def called(self, event: Call) -> None:
-        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
-        self._record(event)
-
-    def loaded(self, event: Loaded) -> None:
-        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
-        # A failed load has no tokenizer label: clients could ask for any number of names.
-        self._record(event if event.error_type is None else event._replace(tokenizer=""))
-
-    def fell_back(self, event: FellBack) -> None:
-        """Counts ``event``; see :class:`~streamdec.metrics.Hook`."""
-        self._record(event)
-
-    def _record(self, event: tuple[Any, ...]) -> None:
         kind = self._kinds[type(event)]
         key = kind.key(event)
-        ones, sums, others = kind.takers.get(key) or self._begin(kind, key)
-        for add in ones:
-            add(1)
-        for add, place in sums:
-            if event[place]:
-                add(event[place])
-        for record, place in others:
-            record(event[place])
+        for record, place in kind.takers.get(key) or self._begin(kind, key):
+            record(1 if place is None else event[place])
+
+    called = fell_back = stream_ended
+
+    def loaded(self, event: Loaded) -> None:
+        """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
+        # A failed load has no tokenizer label: clients could ask for any number of names.
+        self.stream_ended(event if event.error_type is None else event._replace(tokenizer=""))
 
     def _begin(self, kind: _Kind, key: tuple[str | None, ...]) -> _Takers:
         """Return the functions for a new set of labels."""
@@ -111,10 +89,10 @@ class Recorder(Hook, ABC):
             return known
 
     def _made(self, kind: _Kind, key: tuple[str | None, ...]) -> _Takers:
-        made = _Takers([], [], [])
+        made: _Takers = []
         known = dict(zip(kind.labels, key, strict=True))
         for each in kind.instruments:
-            found = [known[field(label)] for label in each.labels]
+            found = [known[label] for label in each.labels]
             values = tuple(_as_utf_8(value) for value in found if value is not None)
             if len(values) < len(found):
                 continue
@@ -124,11 +102,8 @@ class Recorder(Hook, ABC):
             if record is None:
                 record = self._bind(each, dict(zip(each.labels, values, strict=True)))
                 self._bound[each, values] = record
-            if each.value is None:
-                made.ones.append(record)
-            else:
-                to = made.sums if each.kind == "counter" else made.others
-                to.append((record, kind.fields.index(each.value)))
+            place = None if each.value is None else kind.fields.index(each.value)
+            made.append((record, place))
         return made
 
 

@@ -50,12 +50,14 @@ class Trial:
     Args:
         path: The file or the folder, an absolute path.
         options: Options of ``load_tokenizer``, as JSON data.
-        limits: The limits of the child.
+        size: The bytes of the file, which set the limits.
+        imports_transformers: Whether loading may import transformers, which takes more memory.
     """
 
     path: str
     options: Mapping[str, Any]
-    limits: ChildLimits
+    size: int
+    imports_transformers: bool
 
     def run(self, *, fast: bool) -> None:
         """Load it in a child, with fastokens if ``fast``.
@@ -64,7 +66,15 @@ class Trial:
         """
         options = {**self.options, "fast": "now" if fast else "off"}
         try:
-            _ask(b"", {"source": self.path, "options": options}, self.limits)
+            _ask(
+                b"",
+                {
+                    "source": self.path,
+                    "options": options,
+                    "imports_transformers": self.imports_transformers,
+                },
+                limits_for(self.size, imports_transformers=self.imports_transformers),
+            )
         except ChildError as error:
             # Not for a limit or an abort: those are the file's.
             hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"

@@ -43,8 +43,6 @@ from tests import test_laws
 from tests.support.files import rank_file, sentencepiece, shared_folders, small_gguf, tekken
 from tests.support.zoo import ZOO
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*encoding is best effort")
-
 LETTERS = [bytes([byte]) for byte in range(256)]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 

@@ -19,10 +19,9 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.folders.sentencepiece_proto import model_proto
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule, Tokenizer
 from streamdec.tokenizers import EncodingSpec
-from tests.support.files import rank_file, small_gguf
+from tests.support.files import model_proto, rank_file, small_gguf
 
 BYTES = [bytes([byte]) for byte in range(256)]
 SIZE = 3000

@@ -257,3 +257,17 @@ def test_without_the_library_the_error_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[sentencepiece\]'"):
         SentencePieceTokenizer.from_content(b"")
+
+
+def test_a_model_of_characters_decodes_as_the_library() -> None:
+    data = sentencepiece(model_type="char", vocab_size=60)
+    theirs = library.SentencePieceProcessor(model_proto=data)
+    ours = SentencePieceTokenizer.from_content(data)
+    for text in ("hello the world", "x", " the"):
+        assert ours.decode(ours.encode(text).ids) == theirs.DecodeIds(theirs.EncodeAsIds(text))
+
+
+def test_a_model_that_the_rules_do_not_decode_is_refused() -> None:
+    suffixed = sentencepiece(treat_whitespace_as_suffix=True)
+    with pytest.raises(TokenizerLoadError, match=r"the library decodes '.*', and its rules"):
+        SentencePieceTokenizer.from_content(suffixed)

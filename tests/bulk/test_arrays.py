@@ -40,7 +40,6 @@ from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 Rows = Sequence[Sequence[int] | None]
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*encoding is best effort"),
     pytest.mark.filterwarnings("ignore:.*streaming over a window"),
 ]
 

@@ -26,7 +26,6 @@ from tests.support.pages import Page, printed_by
 from tests.support.zoo import shared_tokenizers
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*encoding is best effort"),
     pytest.mark.filterwarnings("ignore:.*streaming over a window"),
 ]
 

@@ -66,7 +66,6 @@ def load(folder: Path, format_: str = "huggingface", **options: Any) -> LoadedTo
     return load_tokenizer(folder, fast="off", **needed, **options)
 
 
-@pytest.mark.filterwarnings("ignore:.*encoding is best effort")
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")

@@ -28,7 +28,7 @@ from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN, mask_of
 from streamdec.core.shared_tables import route_of, table_for
 from streamdec.core.table import MAX_UNKNOWN, Row
-from streamdec.core.window_table import WindowTable
+from streamdec.core.window import WindowTable
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import BPESuffix, ByteFallback, TextRules
 from tests.support.caches import small_caches

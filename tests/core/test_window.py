@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamdec.core.window import MAX_WINDOW, TokenWindow, WindowMemory
+from streamdec.core.decode_options import DEFAULT_OPTIONS
+from streamdec.core.window import MAX_WINDOW, WindowState, WindowTable
 from streamdec.errors import RewriteError
 from tests.support.zoo import ZOO
 
@@ -42,10 +45,15 @@ class Recording:
         return b"".join(known).decode("utf-8", "replace")
 
 
+def window_over(decode: Callable[[Sequence[int]], str]) -> WindowTable:
+    tokenizer: Any = SimpleNamespace(decode=lambda ids, **_: decode(ids))
+    return WindowTable(tokenizer, DEFAULT_OPTIONS)
+
+
 def run(
     decode: Callable[[Sequence[int]], str], token_ids: Sequence[int]
-) -> tuple[str, WindowMemory]:
-    window = TokenWindow(decode)
+) -> tuple[str, WindowState]:
+    window = window_over(decode)
     text, memory = "", window.prime(())
     for token_id in token_ids:
         more, memory = window.step(memory, token_id)
@@ -61,7 +69,7 @@ runs = st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(1, 80)), 
 
 def test_a_genuine_replacement_character_is_output_with_the_next_token() -> None:
     """A black box does not say whether U+FFFD is text or an unfinished character."""
-    window = TokenWindow(Recording())
+    window = window_over(Recording())
     first, memory = window.step(window.prime(()), 9)
     second, memory = window.step(memory, WORD)
     assert (first, second) == ("", "\ufffda")
@@ -72,11 +80,11 @@ def test_a_genuine_replacement_character_is_output_with_the_next_token() -> None
 def test_at_most_three_replacement_characters_are_withheld() -> None:
     text, memory = run(Recording(), [9] * 10)
     assert text == "\ufffd" * 7
-    assert TokenWindow(Recording()).flush(memory) == "\ufffd" * 3
+    assert window_over(Recording()).flush(memory) == "\ufffd" * 3
 
 
 def test_only_replacement_characters_at_the_end_of_a_prompt_are_withheld() -> None:
-    window = TokenWindow(Recording())
+    window = window_over(Recording())
     for prompt, begun in (([0, LEAD], 1), ([0, 9], 1), ([0, *[TRAIL] * 40], 3)):
         assert window.step(window.prime(prompt), 1)[0] == "\ufffd" * begun + " b"
 
@@ -89,10 +97,13 @@ def spaces_between(token_ids: Sequence[int]) -> str:
 
 @pytest.mark.parametrize("silent", [[], [7] * 20, [7, 8, 9] * 40, [0] * 200])
 def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
+    def decode(token_ids: Sequence[int]) -> str:
+        return spaces_between(token_ids).rstrip(" ")
+
+    window = window_over(decode)
     for before in ([0, *silent], [*silent, 0]):
-        window = TokenWindow(lambda ids: spaces_between(ids).rstrip(" "))
         assert window.step(window.prime(before), 1)[0].endswith(" a")
-        text, memory = run(window.decode, before)
+        text, memory = run(decode, before)
         assert (text + window.step(memory, 1)[0]).endswith(" a")
 
 
@@ -103,7 +114,7 @@ def test_spaces_that_a_first_token_loses_are_found_in_a_prompt(count: int) -> No
     def decode(token_ids: Sequence[int]) -> str:
         return (" " * [*token_ids].count(0))[1:]
 
-    window = TokenWindow(decode)
+    window = window_over(decode)
     for prompt in ([0, 0, *[7] * count], [0, *[7] * count, 0], [*[7] * count, 0, 0]):
         memory = window.prime(prompt)
         assert window.flush(memory) == ""
@@ -126,7 +137,7 @@ def test_a_blank_that_separates_two_tokens_is_remembered(
     expected = "a" * (2 if 0 in before else 1)
     assert without_repeats([*before, 1]) == expected
     text, memory = run(without_repeats, [*before, 1])
-    window = TokenWindow(without_repeats)
+    window = window_over(without_repeats)
     assert text + window.flush(memory) == expected
     after = window.step(window.prime(before), 1)[0]
     assert len(after) == len(expected) - 1
@@ -144,7 +155,7 @@ QUADRATIC_ELSEWHERE = [[token_id] * 1000 for token_id in (TRAIL, EMPTY, UNKNOWN,
 @pytest.mark.parametrize("ids", QUADRATIC_ELSEWHERE)
 def test_runs_without_a_complete_character_decode_a_bounded_number_of_ids(ids: list[int]) -> None:
     decode = Recording()
-    window = TokenWindow(decode)
+    window = window_over(decode)
     memory = window.prime(())
     for token_id in ids:
         decode.sizes.clear()
@@ -164,7 +175,7 @@ INSIDE = 6
 @example(ids=[EMPTY] * (MAX_WINDOW // 2 - 1), prompt=[LEAD, *[TRAIL] * (MAX_WINDOW // 2)])
 def test_no_decode_sees_more_than_the_window(ids: list[int], prompt: list[int]) -> None:
     decode = Recording()
-    window = TokenWindow(decode)
+    window = window_over(decode)
     memory = window.prime(prompt)
     for token_id in ids:
         _, memory = window.step(memory, token_id)
@@ -181,7 +192,7 @@ def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
     for size in (*range(5), *range(MAX_WINDOW - 5, MAX_WINDOW + 5), *range(60, 200, 7)):
         ids = [WORD, *[INSIDE] * size, SPACED]
         text, memory = run(decode, ids)
-        assert text + TokenWindow(decode).flush(memory) == decode(ids)
+        assert text + window_over(decode).flush(memory) == decode(ids)
 
 
 def taking_back(ids: Sequence[int]) -> str:
@@ -190,7 +201,7 @@ def taking_back(ids: Sequence[int]) -> str:
 
 
 def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
-    window = TokenWindow(taking_back)
+    window = window_over(taking_back)
     text, memory = window.step(window.prime(()), 0)
     before = window.dump(memory)
     for _ in range(2):
@@ -203,7 +214,7 @@ def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
 
 @given(ids=token_ids)
 def test_a_state_survives_json(ids: list[int]) -> None:
-    window = TokenWindow(Recording())
+    window = window_over(Recording())
     memory = window.prime(ids[: len(ids) // 2])
     for token_id in ids[len(ids) // 2 :]:
         _, memory = window.step(memory, token_id)
@@ -212,7 +223,7 @@ def test_a_state_survives_json(ids: list[int]) -> None:
 
 def test_a_state_survives_json_while_text_is_missing() -> None:
     """Two line feeds are not text: the output comes back with the next id."""
-    window = TokenWindow(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
+    window = window_over(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
     memory, texts = window.prime(()), []
     for token_id in map(ord, "a\n\n\nb"):
         text, memory = window.step(memory, token_id)
@@ -236,15 +247,16 @@ REFUSED: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("change", REFUSED)
 def test_a_malformed_state_of_a_window_is_rejected(change: dict[str, object]) -> None:
-    window = TokenWindow(Recording())
+    window = window_over(Recording())
     _, memory = window.step(window.prime(()), WORD)
     with pytest.raises((ValueError, TypeError)):
         window.load(window.dump(memory) | change)
 
 
 def test_a_state_has_no_more_ids_than_a_window() -> None:
-    window = TokenWindow(lambda ids: "a" * len(ids))
-    memory = {"context": [0] * MAX_WINDOW, "pending": [], "given": "a" * MAX_WINDOW}
+    window = window_over(lambda ids: "a" * len(ids))
+    text = "a" * MAX_WINDOW
+    memory = {"context": [0] * MAX_WINDOW, "pending": [], "given": text, "tails": []}
     window.load(memory)
     memory["context"] = [0] * (MAX_WINDOW + 1)
     with pytest.raises(ValueError, match="expected a window of ids"):
@@ -255,7 +267,7 @@ def test_a_state_has_no_more_ids_than_a_window() -> None:
     "change", [{"given": ""}, {"given": "x"}, {"context": [], "pending": [], "given": "x"}]
 )
 def test_a_state_with_a_wrong_text_is_rejected(change: dict[str, object]) -> None:
-    window = TokenWindow(Recording())
+    window = window_over(Recording())
     _, memory = window.step(window.prime(()), WORD)
     with pytest.raises(ValueError):
         window.load(window.dump(memory) | change)
@@ -272,4 +284,4 @@ def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:
     for count in range(50, 70):
         prompt = [204, 178, *[unknown] * count, 249, 168, 161, 137]
         assert decode(prompt) == "é😀"
-        assert TokenWindow(decode).flush(TokenWindow(decode).prime(prompt)) == ""
+        assert window_over(decode).flush(window_over(decode).prime(prompt)) == ""

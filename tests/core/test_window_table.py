@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.decode_options import Options
-from streamdec.core.window_table import WindowTable
+from streamdec.core.window import WindowTable
 from streamdec.errors import RewriteError, TokenIdError
 from tests.support.zoo import UNCOMPILED
 

@@ -8,7 +8,7 @@ import pytest
 
 from streamdec.backends import gguf_metadata, rank_encodings, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
-from streamdec.core import moving, restoring, stop_set, stop_sets, table, window
+from streamdec.core import restoring, since, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect, trial_main
@@ -95,7 +95,7 @@ def test_each_bound_of_a_server_is_on_the_page() -> None:
         f"about 400 bytes each, and {table.MAX_UNKNOWN:,} unknown ids |",
         f"texts stored in one stop set | {TEXTS} bytes, each of at most {stop_set.MAX_TEXT} code",
         f"stop sets of a table | {STOP_SETS}",
-        f"ids since the clean point | {moving.MOST_SINCE}, ",
+        f"ids since the clean point | {since.MOST_SINCE}, ",
         f"no step decodes more than {window.MAX_WINDOW} ids",
     ],
 )

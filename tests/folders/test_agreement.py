@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamdec import load_tokenizer
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from tests.support.files import sentencepiece, small_gguf, tekken, write_json
 from tests.support.zoo import ZOO
 
@@ -124,17 +126,8 @@ def test_what_is_no_contradiction_is_silent(name: str, data: Any, tmp_path: Path
     load_tokenizer(tmp_path, fast="off")
 
 
-@pytest.mark.filterwarnings("ignore:.*ids and text may differ")
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"tokenizer_class": "M2M100Tokenizer"},
-        {"tokenizer_class": "Pop2PianoTokenizer"},
-        {"auto_map": {"AutoTokenizer": ["x.T", None]}},
-    ],
-)
-def test_it_is_an_error_where_the_declared_ids_are_used(said: Any, tmp_path: Path) -> None:
-    load_tokenizer(healthy(tmp_path, **said), fast="off")
+def test_it_is_an_error_where_code_of_the_folder_would_use_the_ids(tmp_path: Path) -> None:
+    load_tokenizer(healthy(tmp_path, auto_map={"AutoTokenizer": ["x.T", None]}), fast="off")
     write_json(tmp_path / "vocab.json", mirrored(VOCAB))
     with pytest.raises(TokenizerLoadError, match=r"contradict each other: vocab\.json has id"):
         load_tokenizer(tmp_path)
@@ -142,10 +135,25 @@ def test_it_is_an_error_where_the_declared_ids_are_used(said: Any, tmp_path: Pat
         load_tokenizer(tmp_path, apply_tokenizer_config=True, fast="off")
 
 
-@pytest.mark.parametrize("name", ["M2M100Tokenizer", "MarianTokenizer", "RagTokenizer", "Mine"])
-def test_a_class_that_cannot_be_followed_is_warned_of(name: str, tmp_path: Path) -> None:
+def test_a_class_that_transformers_does_not_know_is_warned_of(tmp_path: Path) -> None:
+    with pytest.warns(StreamdecWarning, match="may differ from those of transformers: Mine: "):
+        load_tokenizer(healthy(tmp_path, tokenizer_class="Mine"), fast="off")
+
+
+@pytest.mark.parametrize("name", ["M2M100Tokenizer", "MarianTokenizer", "RagTokenizer"])
+def test_a_class_with_its_own_way_needs_transformers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    folder = healthy(tmp_path, tokenizer_class=name)
+    told = f"{name}: .*apply_tokenizer_config=False.*needs the library transformers: pip install"
+    with pytest.raises(MissingExtraError, match=told):
+        load_tokenizer(folder, fast="off")
+    with pytest.raises(TokenizerLoadError, match=name):
+        HuggingFaceTokenizer(folder)
+    assert load_tokenizer(folder, apply_tokenizer_config=False, fast="off").vocab_size
     with pytest.warns(StreamdecWarning, match=f"may differ from those of transformers: {name}: "):
-        load_tokenizer(healthy(tmp_path, tokenizer_class=name), fast="off")
+        load_tokenizer(folder, apply_tokenizer_config=True, fast="off")
 
 
 def test_other_formats_are_compared_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from streamdec.core.rules.base import FixedBytes
 from streamdec.core.rules.byte_fallback import ExactRuns
 from streamdec.core.rules.contextual import Collapse, FirstThenLater, WordSuffix
 from streamdec.core.strings import StopStrings
-from streamdec.core.window import TokenWindow
+from streamdec.core.window import WindowTable
 from streamdec.folders import folder_tokens
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS, subject_named
@@ -103,7 +103,7 @@ BREAKS = (
     Break("pieces", Replacers, "is_tails", lambda *_: False),
     Break("stops", StopStrings, "jailed", lambda _, tail: tail[:1]),
     Break("pattern_cost", patterns, "MAX_PARTS", 2**20),
-    Break("window", TokenWindow, "_context", lambda _, ids, *__: ids[-1:]),
+    Break("window", WindowTable, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
     Break("snapshots", restoring, "_restep", lambda *_: None),

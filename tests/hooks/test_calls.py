@@ -135,7 +135,6 @@ FILES: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*encoding is best effort")
 @pytest.mark.parametrize("name", FILES)
 def test_each_format_is_reported_with_its_backend(name: str, tmp_path: Path) -> None:
     content, form, kind = FILES[name]

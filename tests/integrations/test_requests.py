@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import UserDict
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from streamdec import StopConditions, TokenIdError
 from streamdec.integrations.requests import (
+    ADVICE,
     OPENAI,
     SGLANG,
     STRANGERS,
     VLLM,
-    WRAPPERS,
     Dialect,
     from_openai,
     from_sglang,
@@ -232,11 +232,6 @@ def test_an_argument_cannot_replace_the_clients(read: Reader, dialect: Dialect) 
             read({"stop": "###"}, **{name: value})
 
 
-def test_the_advice_to_add_a_stop_keeps_the_clients() -> None:
-    conditions = from_openai({"stop": "###"})
-    assert replace(conditions, stop=(*conditions.stop, "User:")).stop == ("###", "User:")
-
-
 @pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])
 def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -> None:
     assert from_vllm(mapping({"stop": "a"})) == StopConditions("a")
@@ -244,11 +239,11 @@ def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
 def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
-    for read, dialect in READERS:
+    for read, _ in READERS:
         unrelated = {
             key: value
             for key, value in others.items()
-            if not key.startswith("stop") and not {key} & {*STRANGERS, *WRAPPERS, *dialect.refused}
+            if not key.startswith("stop") and not {key} & {*STRANGERS, *ADVICE}
         }
         assert read({**unrelated, "stop": "a"}) == StopConditions("a")
 
@@ -259,63 +254,14 @@ def test_other_keys_do_not_matter(others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("read", "request_", "message"),
     [
-        (
-            from_openai,
-            {"ignore_eos": True},
-            "ignore_eos=True: .*OpenAI.* from_vllm and from_sglang can read",
-        ),
-        (from_openai, {"stop_token_ids": [2]}, r"stop_token_ids=\[2\]: .*OpenAI.* stop, max_"),
-        (
-            from_openai,
-            {"min_tokens": 1},
-            "min_tokens=1: .*OpenAI.* from_vllm and from_sglang can read",
-        ),
-        (from_openai, {"max_new_tokens": 5}, "max_new_tokens=5: .*OpenAI.* from_sglang can read"),
-        (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .*OpenAI.* max_tokens$"),
+        (from_openai, {"ignore_eos": True}, "ignore_eos=True: .* from_vllm and from_sglang can"),
+        (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .* max_tokens$"),
         (from_openai, {"stopSequences": ["a"]}, "stopSequences="),
-        (from_openai, {"extra_body": {"ignore_eos": True}}, "extra_body=.* merge them into it"),
-        (
-            from_vllm,
-            {"max_new_tokens": 5},
-            "max_new_tokens=5: .*vLLM.* max_tokens. from_sglang can read",
-        ),
         (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang can read"),
-        (from_vllm, {"stop_regex": "a+"}, r"stop_regex='a\+': .*vLLM.* from_sglang can read"),
-        (
-            from_vllm,
-            {"use_beam_search": True},
-            "use_beam_search=True cannot .*decode the winning beam",
-        ),
-        (
-            from_vllm,
-            {"repetition_detection": {"min_count": 2}},
-            r"repetition_detection=\{'min_count': 2\} cannot .*flush\(\)",
-        ),
-        (
-            from_vllm,
-            {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* pass request.'sampling_params'",
-        ),
-        (
-            from_sglang,
-            {"sampling_params": {"stop": "a"}},
-            "sampling_params=.* pass request.'sampling_params'",
-        ),
-        (
-            from_sglang,
-            {"include_stop_str_in_output": True},
-            "include_stop_str_.*SGLang.* from_vllm can read",
-        ),
-        (
-            from_sglang,
-            {"max_new_tokens": 5, "max_tokens": 6},
-            "max_new_tokens=5 and max_tokens=6 contradict",
-        ),
-        (
-            from_sglang,
-            {"min_tokens": 5, "min_new_tokens": 6},
-            "min_new_tokens=6 and min_tokens=5 contradict",
-        ),
+        (from_vllm, {"use_beam_search": True}, "use_beam_search=True cannot .*the winning beam"),
+        (from_sglang, {"sampling_params": {"stop": "a"}}, "sampling_params=.*'sampling_params'"),
+        (from_sglang, {"max_new_tokens": 5, "max_tokens": 6}, "max_new_tokens=5 and max_tokens=6"),
+        (from_sglang, {"min_tokens": 5, "min_new_tokens": 6}, "min_tokens=5 and min_new_tokens=6"),
     ],
 )
 def test_unsupported_parameters_are_rejected(
@@ -330,7 +276,7 @@ def test_unsupported_parameters_are_rejected(
 def test_unsupported_parameters_without_effect_are_accepted(
     read: Reader, dialect: Dialect, value: object
 ) -> None:
-    foreign = {*STRANGERS, *WRAPPERS, *dialect.refused, "stops"} - dialect.keys.keys()
+    foreign = {*STRANGERS, *ADVICE, "stops"} - dialect.keys.keys()
     ids = {key for key in foreign if "_id" in key and value == 0 and value is not False}
     assert read(dict.fromkeys(foreign - ids, value)) == StopConditions()
 
@@ -346,7 +292,7 @@ def test_the_id_0_is_a_value(read: Reader, dialect: Dialect) -> None:
 
 @pytest.mark.parametrize(("read", "dialect"), READERS)
 def test_every_foreign_key_is_rejected(read: Reader, dialect: Dialect) -> None:
-    for key in {*STRANGERS, *WRAPPERS, *dialect.refused} - dialect.keys.keys():
+    for key in {*STRANGERS, *ADVICE} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=5"):
             read({key: 5})
 
@@ -354,7 +300,7 @@ def test_every_foreign_key_is_rejected(read: Reader, dialect: Dialect) -> None:
 def test_the_tables_lead_to_arguments() -> None:
     names = {each.name for each in fields(StopConditions)} | {"stop_regex"}
     for _, dialect in READERS:
-        assert set(dialect.keys.values()) | dialect.ignored_with_eos <= names
+        assert set(dialect.keys.values()) <= names
     assert names <= STRANGERS | {name for name in names if name.startswith("stop")}
 
 
@@ -368,65 +314,19 @@ def test_an_object_that_is_not_a_mapping_is_rejected(read: Reader, wrong: Any) -
         read(wrong)
 
 
-# --- whose words
-
-
 @pytest.mark.parametrize(
     ("read", "request_", "kind", "message"),
     [
         (from_openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
         (from_openai, {"stop": 5}, TypeError, "stop must be a string or a list of strings, not 5"),
-        (from_openai, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1, not 0"),
-        (
-            from_openai,
-            {"max_completion_tokens": 0},
-            ValueError,
-            r"max_tokens must be at least 1, not 0 \(max_tokens is max_completion_tokens in the",
-        ),
-        (from_vllm, {"stop": ["a", ""]}, ValueError, "stop: an empty stop would match everywhere"),
+        (from_openai, {"max_completion_tokens": 0}, ValueError, "max_tokens must be at least 1"),
         (from_vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
         (from_vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
         (from_vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
-        (
-            from_vllm,
-            {"min_tokens": 6, "max_tokens": 5},
-            ValueError,
-            r"min_tokens \(6\) must not exceed max_tokens \(5\)$",
-        ),
-        (
-            from_vllm,
-            {"min_tokens": 6, "max_completion_tokens": 5},
-            ValueError,
-            r"min_tokens \(6\) must not exceed max_tokens \(5\) .* is max_completion_tokens",
-        ),
-        (from_sglang, {"stop_token_ids": [-1]}, TokenIdError, "stop_token_ids is out of range: -1"),
-        (
-            from_sglang,
-            {"max_new_tokens": 0},
-            ValueError,
-            r"max_tokens must be at least 1, not 0 \(max_tokens is max_new_tokens in the request",
-        ),
-        (
-            from_sglang,
-            {"max_new_tokens": "max_tokens"},
-            TypeError,
-            r"max_tokens must be an integer, not 'max_tokens' \(max_tokens is max_new_tokens",
-        ),
-        (
-            from_sglang,
-            {"no_stop_trim": "yes"},
-            TypeError,
-            r"include_stop_str_in_output must be True or False, not 'yes' \(.* is no_stop_trim in",
-        ),
-        (
-            from_sglang,
-            {"min_new_tokens": 6, "max_new_tokens": 5},
-            ValueError,
-            r".* \(min_tokens is min_new_tokens, max_tokens is max_new_tokens in the request\)$",
-        ),
+        (from_vllm, {"min_tokens": 6, "max_tokens": 5}, ValueError, r"min_tokens \(6\) must not"),
     ],
 )
-def test_errors_also_name_the_key_that_was_written(
+def test_wrong_values_get_the_errors_of_the_conditions(
     read: Reader, request_: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}"):

@@ -23,29 +23,17 @@ def taken(feed: RowFeed) -> list[tuple[int, str]]:
     return [(found.row, found.chunk.text) for found in iter(feed.take, None)]
 
 
-def test_all_waiting_text_of_a_row_is_one_chunk() -> None:
-    feed = RowFeed()
-    feed.put({1: Chunk("a"), 0: Chunk("b"), 2: Chunk()})
-    feed.put({0: Chunk("c", "stop", "!"), 1: Chunk("")})
-    first = feed.take()
-    assert first == (1, Chunk("a"))
-    feed.put({1: Chunk("d", "length")})
-    feed.end()
-    assert feed.take() == (0, Chunk("bc", "stop", "!"))
-    assert feed.take() == (1, Chunk("d", "length"))
-    assert feed.take() is None
-    assert feed.take() is None
-
-
-def test_waiting_text_in_several_sections_is_taken_in_parts() -> None:
+def test_each_chunk_is_in_one_section() -> None:
     feed = RowFeed()
     parts = ("reasoning", "b"), (None, "c")
-    feed.put({0: SectionChunk("a", section="reasoning"), 1: Chunk("x")})
-    feed.put({0: SectionChunk("bc", parts=parts)})
-    assert feed.take() == (0, SectionChunk("ab", section="reasoning"))
+    feed.put({1: Chunk("x"), 0: SectionChunk("bc", parts=parts), 2: Chunk()})
     feed.put({0: Chunk("d", "stop")})
     feed.end()
-    assert [*iter(feed.take, None)] == [(0, Chunk("cd", "stop")), (1, Chunk("x"))]
+    assert [*iter(feed.take, None)] == [
+        *((1, Chunk("x")), (0, SectionChunk("b", section="reasoning")), (0, Chunk("c"))),
+        (0, Chunk("d", "stop")),
+    ]
+    assert feed.take() is None
 
 
 @pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3)])

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import pre_tokenizers
 
 from streamdec import load_tokenizer
-from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED
-from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
+from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
+from streamdec.errors import EncodeError, TokenizerLoadError
 from streamdec.folders.transformers_facts import facts
 from tests.support.files import small_gguf
 from tests.support.made_folders import FORMS, state_of, write_folder
@@ -26,14 +27,15 @@ pytest.importorskip("sentencepiece")
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["class"])
 def test_a_class_is_in_the_filed_state(row: dict[str, Any], tmp_path: Path) -> None:
-    found = {}
+    found, why = {}, {}
     for form in FORMS:
         folder = tmp_path / form.replace(".", "_")
         folder.mkdir()
         write_folder(folder, row["class"], form, row["kind"])
         theirs = row["theirs"].get(form)
-        found[form] = state_of(folder, theirs if isinstance(theirs, dict) else None)
+        found[form], why[form] = state_of(folder, theirs if isinstance(theirs, dict) else None)
     assert found == row["states"]
+    assert {form: reason for form, reason in why.items() if reason} == row["why"]
     assert STATES.issuperset(found.values())
 
 
@@ -43,7 +45,7 @@ def test_every_class_is_filed() -> None:
     classes = {row["class"] for row in ROWS}
     assert classes >= {*known.classes, *known.classes_of_v4, *known.class_of_model.values()}
     states = [state for row in ROWS for state in row["states"].values()]
-    assert all(states.count(state) > 90 for state in STATES)
+    assert STATES.issubset(states)
 
 
 def test_a_class_that_nobody_knows_is_never_assumed() -> None:
@@ -57,8 +59,9 @@ def test_a_class_that_nobody_knows_is_never_assumed() -> None:
 # --- llama.cpp ------------------------------------------------------------------------------------
 
 GGUF = json.loads((DATA.parent / "gguf.json").read_text("utf-8"))
+LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
 TOKENS = {
-    "gpt2": (["<unk>", "he", "ĠÃ©", "h", "e"], "he é"),
+    "gpt2": (["<unk>", "he", "ĠÃ©", *LETTERS], "he é"),
     "rwkv": (["<unk>", "he", r" \xc3\xa9"], "he é"),
     **dict.fromkeys(("llama", "bert", "t5", "gemma4"), (["<unk>", "he", "\u2581é"], "he é")),
 }
@@ -68,7 +71,7 @@ TOKENS = {
 def gguf_state(path: Path, kind: str, **values: Any) -> str:
     """Return the state in which a file is decoded."""
     tokens, text = TOKENS.get(kind, TOKENS["gpt2"])
-    if values.get("pre") in ("gemma4", "granite-embed-multi-311m"):
+    if values.get("pre") in ESCAPED:
         tokens, text = TOKENS["gemma4"]
     types: Any = {"token_type": [2] + [1] * (len(tokens) - 1), "scores": None}
     path.write_bytes(small_gguf(model=kind, tokens=tokens, **types, **values))
@@ -91,6 +94,8 @@ def test_a_kind_of_gguf_is_in_the_filed_state(kind: str, tmp_path: Path) -> None
 def test_a_name_of_gguf_is_in_the_filed_state(name: str, tmp_path: Path) -> None:
     path, filed = tmp_path / "a.gguf", GGUF["names"][name]
     assert gguf_state(path, "gpt2", pre=name, merges=["h e"]) == filed["decode"]
+    if filed["decode"] == "refused":
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tokenizer = load_tokenizer(path)
@@ -98,10 +103,9 @@ def test_a_name_of_gguf_is_in_the_filed_state(name: str, tmp_path: Path) -> None
         with pytest.raises(EncodeError, match=f"split as '{name}'"):
             tokenizer.encode("he")
     else:
-        with pytest.warns(StreamdecWarning, match="best effort"):
-            tokenizer.encode("he")
+        assert tokenizer.encode("he").ids == (1,)
 
 
 def test_every_name_of_gguf_is_filed() -> None:
-    assert GGUF["names"].keys() >= {*CUTTING, *ONLY_DECODED, *ESCAPED}
+    assert GGUF["names"].keys() >= {*CUTTING, *ONLY_DECODED, *ESCAPED, *RAW}
     assert GGUF["kinds"].keys() >= set(TOKENS)

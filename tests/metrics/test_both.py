@@ -174,10 +174,10 @@ def test_metrics_contain_no_text(ran: Run) -> None:
         "error_type",
         "finish_reason",
         "format",
-        "kind",
         "operation",
         "reason",
         "route",
+        "stop_kind",
         "tokenizer",
         "tokenizer_type",
     }

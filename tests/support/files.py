@@ -17,6 +17,7 @@ __all__ = [
     "SHARED",
     "gguf",
     "is_shared",
+    "model_proto",
     "rank_file",
     "remove_unpacked",
     "sentencepiece",
@@ -226,3 +227,38 @@ def sentencepiece(**options: Any) -> bytes:
         **{"model_type": "bpe", "vocab_size": 400, "num_threads": 1, **options},
     )
     return out.getvalue()
+
+
+# --- SentencePiece --------------------------------------------------------------------------------
+
+
+def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
+    """A SentencePiece model of these pieces, scores and types.
+
+    The numbers of the types are the same in GGUF and in this format. The format is
+    ``src/sentencepiece_model.proto`` of google/sentencepiece: BPE with bytes, and no normalization
+    but a space before the text.
+    """
+    parts = []
+    for text, score, kind in pieces:
+        fields = _message(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)
+        parts.append(_message(1, fields))
+    trainer = _number(3, 2) + _number(35, 1)
+    normalizer = _message(1, b"identity") + _number(3, adds_prefix) + _number(4, 0) + _number(5, 1)
+    return b"".join(parts) + _message(2, trainer) + _message(3, normalizer)
+
+
+def _message(number: int, data: bytes) -> bytes:
+    return _written(number << 3 | 2) + _written(len(data)) + data
+
+
+def _number(number: int, value: int) -> bytes:
+    return _written(number << 3) + _written(value)
+
+
+def _written(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

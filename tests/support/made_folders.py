@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import sys
 import warnings
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ FILES = Path(__file__).resolve().parents[1] / "folders" / "data" / "classes.json
 with FILES.open(encoding="utf-8") as _file:
     FACTS: dict[str, Any] = json.loads(_file.readline())
 """A ``tokenizer.json`` for each kind of model, a SentencePiece model, and texts."""
-_WARNED = "ids and text may differ from those of transformers"
+_WARNED = "ids and text may differ from those of transformers: "
+_REFUSED = re.compile(r"\((.*)\) needs the library transformers")
 
 
 def write_folder(folder: Path, name: str, form: str, kind: str) -> None:
@@ -70,8 +72,8 @@ def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, str]:
     return {key: digest(value) for key, value in found.items()}
 
 
-def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> State:
-    """Return the state in which streamdec loads ``folder`` without transformers.
+def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str]:
+    """Return the state in which streamdec loads ``folder`` without transformers, and the reason.
 
     ``theirs`` is what transformers makes of it; None if transformers cannot load it.
     """
@@ -82,11 +84,14 @@ def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> State:
         warnings.simplefilter("always")
         try:
             tokenizer = load_tokenizer(folder, fast="off")
-        except (TokenizerLoadError, MissingExtraError):
-            return "refused"
-    if any(_WARNED in str(one.message) for one in told):
-        return "warned"
+        except (TokenizerLoadError, MissingExtraError) as error:
+            reason = _REFUSED.search(str(error))
+            return "refused", reason[1].partition(" (")[0] if reason else ""
+    for one in told:
+        _, is_warned, reason_of_warning = str(one.message).partition(_WARNED)
+        if is_warned:
+            return "warned", reason_of_warning
     if theirs is None:
-        return "SILENT"
+        return "SILENT", ""
     found = seen(tokenizer, theirs["drawn"])
-    return "equal" if found == {key: theirs[key] for key in found} else "SILENT"
+    return ("equal" if found == {key: theirs[key] for key in found} else "SILENT"), ""

@@ -1,15 +1,16 @@
-"""A plugin for SGLang: streamdec decodes the text of requests.
+"""A plugin for SGLang: streamdec decodes the text of requests, and looks for their stop strings.
 
 SGLang calls :func:`register` in each of its processes (entry-point group ``sglang.srt.plugins``).
-It puts a hook around ``DetokenizerManager._decode_batch_token_id_output``. From then on each
-request has a :class:`streamdec.DecodeStream`; what streamdec does not support is left to SGLang.
+It puts hooks on two methods: in the detokenizer process each request then has a
+:class:`streamdec.DecodeStream`, and in the scheduler each request with stop strings a
+:class:`streamdec.StopSequenceDecoder`. What streamdec does not support is left to SGLang.
 """
 
 from __future__ import annotations
 
 import os
 
-__all__ = ["SWITCH", "TRIED", "__version__", "register"]
+__all__ = ["STOPS_SWITCH", "SWITCH", "TRIED", "__version__", "register"]
 
 __version__ = "0.1.0"
 
@@ -17,23 +18,31 @@ SWITCH = "STREAMDEC_SGLANG"
 """The environment variable: ``off`` leaves SGLang as it is, ``on`` also changes a version of SGLang
 that was not tried, if its classes look the same. By default only tried versions are changed."""
 
+STOPS_SWITCH = "STREAMDEC_SGLANG_STOPS"
+"""The environment variable: with ``off`` the scheduler is left as it is."""
+
 TRIED = ("0.5.23",)
 """The versions of SGLang that the tests of this plugin were run with."""
 
 
+_OFF = ("off", "0", "false", "no")
+
+
 def register() -> None:
-    """Register the hook with SGLang.
+    """Register the hooks with SGLang.
 
     Never raises; logs an untried version and any failure. A second call does nothing.
     """
     switch = os.environ.get(SWITCH, "").strip().lower()
-    if switch in ("off", "0", "false", "no"):
+    stops = os.environ.get(STOPS_SWITCH, "").strip().lower()
+    if switch in _OFF:
         return
     from streamdec_sglang.logs import logger
 
     try:
         from streamdec_sglang import patch
 
-        patch.apply(is_forced=switch in ("on", "1", "true", "yes"))
+        is_forced = switch in ("on", "1", "true", "yes")
+        patch.apply(is_forced=is_forced, with_stops=stops not in _OFF)
     except Exception:
         logger.exception("streamdec-sglang could not be set up; SGLang decodes as without it")

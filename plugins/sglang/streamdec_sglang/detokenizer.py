@@ -20,12 +20,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from sglang.srt.managers.detokenizer_manager import DecodeStatus
-from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
 
-from streamdec import DecodeStream, HuggingFaceTokenizer
+from streamdec import DecodeStream
 from streamdec_sglang import SWITCH
 from streamdec_sglang.logs import logger, say_once
+from streamdec_sglang.tokenizer import decoder_for, why_unsupported
 
 __all__ = ["FIELDS", "BatchDecoder", "HandedOver", "Request", "decode_batch"]
 
@@ -34,8 +33,6 @@ FIELDS = (
     *("skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"),
 )
 """What SGLang's method reads of a batch: lists with an entry for each request."""
-_DECODING = ("decode", "batch_decode", "_decode")
-"""The methods of a tokenizer of transformers that turn ids into text."""
 _CONTEXT = 5
 """How many ids are context when SGLang's own code continues with a request."""
 _MAX_LATE = 16
@@ -121,9 +118,9 @@ class BatchDecoder:
     def __init__(self, tokenizer: Any) -> None:
         self.source = tokenizer
         try:
-            reason = _why_unsupported(tokenizer)
+            reason = why_unsupported(tokenizer)
             if reason is None:
-                self._decoder = _decoder_for(tokenizer)
+                self._decoder = decoder_for(tokenizer)
                 if any(self._begin((), skip).route != "bytes" for skip in (True, False)):
                     reason = "it joins tokens in a way that streamdec does not know"
         except Exception as error:
@@ -225,32 +222,6 @@ class BatchDecoder:
 
     def _begin(self, prompt_ids: tuple[int, ...], skip_special_tokens: bool) -> DecodeStream:
         return DecodeStream(self._decoder, prompt_ids, skip_special_tokens=skip_special_tokens)
-
-
-def _why_unsupported(tokenizer: Any) -> str | None:
-    """What streamdec does not support of ``tokenizer``; None if nothing."""
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        return "not a fast tokenizer of transformers"
-    for name in _DECODING:
-        own = getattr(type(tokenizer), name) is not getattr(PreTrainedTokenizerFast, name)
-        if own or name in vars(tokenizer):
-            return f"it has its own {name}()"
-    if tokenizer.clean_up_tokenization_spaces:
-        return "clean_up_tokenization_spaces"
-    return None
-
-
-def _decoder_for(tokenizer: PreTrainedTokenizerFast) -> HuggingFaceTokenizer:
-    """Return the streamdec tokenizer of a fast tokenizer of transformers."""
-    backend = tokenizer.backend_tokenizer
-    if isinstance(backend, Tokenizer):
-        return HuggingFaceTokenizer(backend)
-    # The backend is an object of fastokens, not of ``tokenizers``. Read the JSON that it was made
-    # from.
-    made = HuggingFaceTokenizer(backend.to_str())
-    if made.renumbered:
-        raise ValueError("its added tokens have other ids than its JSON says")
-    return made
 
 
 # --- SGLang's own code ----------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Where SGLang is changed: a hook around the method that decodes batches.
+"""Where SGLang is changed: hooks on a method of the detokenizer and on the making of requests.
 
-The method is ``DetokenizerManager._decode_batch_token_id_output``.
-
-SGLang applies the hook when all plugins are loaded. An ``AROUND`` hook gets the method that it is
-around, which is SGLang's own or another plugin's, and calls it for what streamdec does not support.
+SGLang applies hooks when all plugins are loaded. The ``AROUND`` hook on
+``DetokenizerManager._decode_batch_token_id_output`` gets the method that it is around, which is
+SGLang's own or another plugin's, and calls it for what streamdec does not support. The ``AFTER``
+hook on ``Req.__init__`` changes the class of a request that has stop strings.
 """
 
 from __future__ import annotations
@@ -11,41 +11,47 @@ from __future__ import annotations
 import inspect
 from importlib.metadata import version
 
-from sglang.srt.managers import detokenizer_manager as theirs
+from sglang.srt.managers import detokenizer_manager, schedule_batch
 from sglang.srt.managers.io_struct import BatchTokenIDOutput
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from streamdec_sglang import SWITCH, TRIED, __version__
 from streamdec_sglang.detokenizer import FIELDS, decode_batch
 from streamdec_sglang.logs import logger
+from streamdec_sglang.stops import equip
 
-__all__ = ["TARGET", "HookRegistry", "apply"]
+__all__ = ["REQUEST", "TARGET", "HookRegistry", "apply"]
 
 _METHOD = "_decode_batch_token_id_output"
-TARGET = f"{theirs.__name__}.DetokenizerManager.{_METHOD}"
-"""The method that the hook is around."""
+TARGET = f"{detokenizer_manager.__name__}.DetokenizerManager.{_METHOD}"
+"""The method that decodes batches."""
+REQUEST = f"{schedule_batch.__name__}.Req.__init__"
+"""The method that makes the scheduler's requests."""
 
 _EXPECTED = {
-    ("DetokenizerManager", _METHOD): ["self", "recv_obj"],
-    ("DetokenizerManager", "trim_matched_stop"): [
+    (detokenizer_manager, "DetokenizerManager", _METHOD): ["self", "recv_obj"],
+    (detokenizer_manager, "DetokenizerManager", "trim_matched_stop"): [
         *("self", "output", "finished_reason", "no_stop_trim"),
     ],
-    ("DetokenizerManager", "_clamp_decode_ids"): ["ids", "vocab_size"],
-    ("DecodeStatus", "__init__"): [
+    (detokenizer_manager, "DetokenizerManager", "_clamp_decode_ids"): ["ids", "vocab_size"],
+    (detokenizer_manager, "DecodeStatus", "__init__"): [
         *("self", "decoded_text", "decode_ids", "surr_offset", "read_offset", "sent_offset"),
         "decoded_text_chunks",
     ],
+    (schedule_batch, "Req", "_check_str_based_finish"): ["self", "new_accepted_len"],
+    (schedule_batch, "Req", "check_match_stop_str_prefix"): ["self"],
 }
 """The parameters of the methods that are replaced or called, in the versions that were tried."""
 
 _is_applied = False
 
 
-def apply(*, is_forced: bool) -> None:
-    """Register the hook, if this version of SGLang is known.
+def apply(*, is_forced: bool, with_stops: bool = True) -> None:
+    """Register the hooks, if this version of SGLang is known.
 
     Args:
         is_forced: a version that was not tried is enough, if its classes look the same.
+        with_stops: whether the scheduler's search for stop strings is changed, too.
     """
     global _is_applied
     if _is_applied:
@@ -71,13 +77,15 @@ def apply(*, is_forced: bool) -> None:
         )
         return
     HookRegistry.register(TARGET, decode_batch, HookType.AROUND)
+    if with_stops:
+        HookRegistry.register(REQUEST, equip, HookType.AFTER)
     _is_applied = True
 
 
 def _difference() -> str:
     """What SGLang's classes do not have as expected; empty if nothing."""
-    for (name, method), expected in _EXPECTED.items():
-        found = getattr(getattr(theirs, name, None), method, None)
+    for (module, name, method), expected in _EXPECTED.items():
+        found = getattr(getattr(module, name, None), method, None)
         if found is None:
             return f"{name}.{method} is missing"
         parameters = [*inspect.signature(found).parameters]

@@ -23,7 +23,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = ["SHARED", "Script", "batches", "load", "make_manager", "run", "stock", "tokenizer"]
+__all__ = [
+    *("SHARED", "Script", "batches", "load", "make_manager", "request", "run", "stock"),
+    "tokenizer",
+]
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "tokenizers"
 """The folder of real tokenizers beside the repository; it may be missing."""
@@ -145,17 +148,19 @@ class Script:
     params: dict[str, Any] = field(default_factory=dict)
 
 
-def _request(rid: str, script: Script, tokenizer: Any) -> Any:
-    """Return SGLang's ``Req``."""
+def request(rid: str, script: Script, tokenizer: Any, *, is_stock: bool = False) -> Any:
+    """Return SGLang's ``Req``; with ``is_stock``, without the plugin's checks."""
     theirs = load()
     num_ids = sum(map(len, script.steps))
     params = theirs.params.SamplingParams(**{"max_new_tokens": num_ids, **script.params})
     params.normalize(tokenizer)
-    request = theirs.batch.Req(
+    made = theirs.batch.Req(
         rid, "", array("q", script.prompt_ids), params, stream=script.stream, eos_token_ids=set()
     )
-    request.tokenizer = tokenizer
-    return request
+    made.tokenizer = tokenizer
+    if is_stock:
+        made.__class__ = theirs.batch.Req
+    return made
 
 
 def _accumulator() -> Any:
@@ -193,21 +198,26 @@ class _Wire:
         return pickle.loads(self._data)
 
 
-def batches(scripts: dict[str, Script], tokenizer: Any) -> Iterator[Any]:
-    """Yield the ``BatchTokenIDOutput`` of each step, as the detokenizer receives it."""
+def batches(scripts: dict[str, Script], tokenizer: Any, *, is_stock: bool = False) -> Iterator[Any]:
+    """Yield the ``BatchTokenIDOutput`` of each step, as the detokenizer receives it.
+
+    With ``is_stock`` the scheduler looks for stops as without the plugin.
+    """
     theirs, wire = load(), _Wire()
-    requests = {rid: _request(rid, script, tokenizer) for rid, script in scripts.items()}
+    requests = {
+        rid: request(rid, script, tokenizer, is_stock=is_stock) for rid, script in scripts.items()
+    }
     for place in range(max(len(script.steps) for script in scripts.values())):
         batch = _accumulator()
-        for rid, request in requests.items():
+        for rid, each in requests.items():
             script = scripts[rid]
-            if request.finished() or place >= len(script.steps):
+            if each.finished() or place >= len(script.steps):
                 continue
             if place == script.abort_at:
-                request.to_finish = theirs.batch.FINISH_ABORT("aborted")
-            request.output_ids.extend(script.steps[place])
-            request.update_finish_state(len(script.steps[place]))
-            batch.accept(req=request)
+                each.to_finish = theirs.batch.FINISH_ABORT("aborted")
+            each.output_ids.extend(script.steps[place])
+            each.update_finish_state(len(script.steps[place]))
+            batch.accept(req=each)
         payload = batch.to_payload(dp_rank=0, is_idle_batch=False)
         if payload is not None:
             theirs.io.sock_send(wire, payload)

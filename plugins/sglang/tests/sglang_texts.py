@@ -116,9 +116,12 @@ class Outcome:
 
 
 def outcomes(scripts: Sequence[Script], tokenizer: Any) -> list[Outcome]:
-    """Decode ``scripts`` in one batch, with SGLang's own code and with the plugin."""
+    """Decode ``scripts`` in one batch, with SGLang's own code and with the plugin.
+
+    SGLang's own scheduler finds the stops.
+    """
     named = {f"request {number}": script for number, script in enumerate(scripts)}
-    given = [*sglang_on_cpu.batches(named, tokenizer)]
+    given = [*sglang_on_cpu.batches(named, tokenizer, is_stock=True)]
     found: dict[str, Outcome] = {}
     for batch in given:
         for row, rid in enumerate(batch.rids):

@@ -11,8 +11,7 @@ longer become a match of the allowed length is dropped, so these integers are bo
 Besides the paths, a state has three facts about the text before: whether it ends at the place that
 ``^`` stands for, with a line break, or with a letter of a word. A look-behind has its own graph, in
 which a path begins at every letter; it holds where one of these paths is complete. Its nodes come
-before those that ask for it, and nodes are visited in order. In front of ``\b`` a path waits for
-the next letter.
+before those that ask for it. In front of ``\b`` a path waits for the next letter.
 
 What a pattern asks about a letter is its *kind*: which sets of the pattern it is in, and whether it
 ends a line or is part of a word. As in RE2, states are made on first use and kept, with the state
@@ -21,9 +20,8 @@ after each kind that was met.
 - Thompson, K. (1968). Regular expression search algorithm. Communications of the ACM 11 (6).
 - Cox, R. (2010). Regular expression matching in the wild. https://swtch.com/~rsc/regexp/
 
-**A worked example.** ``a[ab]c``, and the text ``"xaab"``. Node 0 reads ``a``, node 1 reads ``[ab]``
-and node 2 reads ``c``; at node 3 a match is complete. After each letter, the ages of the paths that
-wait at a node, and the greatest age, which is how much text is jailed:
+**A worked example.** ``a[ab]c``, and the text ``"xaab"``: after each letter, the ages of the paths
+that wait at a node, and the greatest age, which is how much text is jailed:
 
 >>> from streamdec.core.patterns.compile import read_pattern
 >>> automaton = read_pattern("a[ab]c", None).automaton
@@ -100,8 +98,7 @@ class State(dict[int, "tuple[State, int]"]):
     """What was seen of a pattern, and what each kind of letter does.
 
     As a dict it has the state after each kind that was met, and the size of the longest match that
-    ends with it. The keys are the kinds for ``step`` and ``~kind`` for ``look``. All other
-    attributes are immutable, and decide whether two states are equal.
+    ends with it. The keys are the kinds for ``step`` and ``~kind`` for ``look``.
     """
 
     __slots__ = ("_hash", "before", "oldest", "paths")
@@ -180,19 +177,12 @@ class Automaton:
         )
 
     def step(self, state: State, letter: str) -> tuple[State, int]:
-        """Return the state after ``letter``, and the size of the match that ends there.
-
-        The size is in letters: of the longest match, or 0 if none ends there.
-        """
+        """Return the state after ``letter``, and the size of the longest match there."""
         kind = self._kind(letter)
         return state.get(kind) or self._learn(state, kind)
 
     def look(self, state: State, entry: str) -> State:
-        """Return the state of the look-behinds after ``entry``.
-
-        No match begins before it. ``entry`` is a letter, or "" for a place where ``^`` holds.
-        ``state`` is ``blank`` or comes from this method.
-        """
+        """Return the state of the look-behinds after ``entry``; "" is a place of ``^``."""
         key = ~self._kind(entry)
         return (state.get(key) or self._learn(state, key))[0]
 
@@ -201,11 +191,7 @@ class Automaton:
         return self._kind(letter) & self._seen_kinds
 
     def _kind_of(self, letter: str) -> int:
-        """Return the kind of ``letter``, as bits: facts and tests.
-
-        Letters of one kind do the same in every state. The kind of "", a place where ``^`` holds,
-        is AT_PLACE, which no letter has.
-        """
+        """Return the kind of ``letter``, as bits; AT_PLACE for a place of ``^``, ""."""
         kind = 0 if letter else AT_PLACE
         if letter == "\n":
             kind = AFTER_LINE & self.asks
@@ -244,10 +230,7 @@ class Automaton:
         return known
 
     def _step(self, state: State, kind: int, starts: Sequence[int]) -> tuple[State, int]:
-        """Read a letter of this kind. A path begins at each of ``starts``.
-
-        Returns the next state, without paths that cannot go on, and the size of the longest match.
-        """
+        """Read a letter of this kind; a path begins at each of ``starts``."""
         facts, nodes, first = kind & self.asks, self.nodes, self._first
         reads, _, _ = self._visit(state.paths, starts, state.before, facts)
         paths: dict[int, int] = {}
@@ -273,19 +256,15 @@ class Automaton:
     ) -> tuple[Paths, int, int]:
         """Follow paths until each of them needs a letter.
 
-        Paths back to the beginning of a loop are followed last, in a second round. The beginning is
-        the only entrance of a loop, and the end its only exit. So what the second round brings to
-        an end has passed the beginning and does not go back once more: no node is visited more than
-        twice, also if loops are nested.
+        Paths back to the beginning of a loop are followed last, in a second round. The beginning
+        is the only entrance of a loop, and the end its only exit. So what the second round brings
+        to an end does not go back once more: no node is visited more than twice, also if loops are
+        nested.
 
-        Args:
-            arrived: nodes with the ages of the paths there.
-            starts: nodes at which a path begins.
-            before: the facts about the text before; None to pass all that depends on it.
-            after: those about the text and the next letter; None if that is not known yet.
-
-        Returns the ages at each node that reads a letter, of complete matches, and of paths that
-        wait in front of a boundary.
+        ``before`` has the facts about the text before; None to pass all that depends on it.
+        ``after`` has those about the next letter; None if it is not known yet. Returns the ages at
+        each node that reads a letter, of complete matches, and of paths that wait in front of a
+        boundary.
         """
         nodes, paths = self.nodes, dict(arrived)
         for start in starts:
@@ -336,10 +315,7 @@ class Automaton:
         return reads.items(), matched, waiting
 
     def letters(self, state: State) -> frozenset[str] | None:
-        """Return letters, such that text without any of them leaves ``state`` as it is.
-
-        None: any letter may change it.
-        """
+        """Return letters without which a text leaves ``state``; None: any may change it."""
         if self._looks or state.paths:
             return None
         tests = 0
@@ -354,10 +330,7 @@ class Automaton:
 
 
 def _reach(nodes: Iterable[Node]) -> int:
-    """How many letters before a place decide the state of look-behinds there.
-
-    A look-behind sees its width, and before that what is asked for inside it.
-    """
+    """How many letters before a place decide what look-behinds see there."""
     looks: dict[int, int] = {}
     asked = 0  # by the graph that the nodes are part of: SEEN is the last of a look-behind
     for kind, value, _, room in nodes:

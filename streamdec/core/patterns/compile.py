@@ -86,10 +86,7 @@ class StopPattern(NamedTuple):
 
 
 def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
-    """Return ``read_pattern`` of each source.
-
-    Raises ValueError also if all of them together are too large, or take ``re`` too long to read.
-    """
+    """Return ``read_pattern`` of each source. Together they are limited in size."""
     size = sum(map(len, sources))
     if size > MAX_SOURCE:
         raise ValueError(
@@ -129,11 +126,7 @@ def _check_ages(ages: int) -> None:
 
 @lru_cache(maxsize=16)
 def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
-    """Return ``source`` as a stop pattern.
-
-    Its matches have at most ``max_match_length`` code points, unless that is None. Raises
-    ValueError, which names the pattern, if ``source`` cannot be a stop pattern.
-    """
+    """Return ``source`` as a stop pattern; ValueError names it if it cannot be one."""
     try:
         parts = parse(source)
         builder = _Builder(parts)
@@ -177,11 +170,9 @@ class _RefusedError(Exception):
 
 
 def parse(source: str) -> Any:
-    """Return ``source`` as a ``re._parser.SubPattern``.
+    """Return ``source`` as a ``re._parser.SubPattern``. Raises what ``re`` raises.
 
-    Raises re.error, OverflowError, RecursionError and ValueError as ``re.compile`` does. There is
-    no FutureWarning about a set such as ``[[a]``: it would show a line of streamdec for a pattern
-    that may be a client's.
+    There is no FutureWarning about a set such as ``[[a]``: it would show a line of streamdec.
     """
     with ExitStack() as stack:
         if AMBIGUOUS.search(source):
@@ -195,8 +186,7 @@ def parse(source: str) -> Any:
 class _Builder:
     """Makes the nodes of a pattern and of its look-behinds, the last ones first.
 
-    So a node knows those after it. Numbers count from the end until ``automaton`` reverses them.
-    Raises _RefusedError.
+    Numbers count from the end until ``automaton`` reverses them. Raises _RefusedError.
     """
 
     def __init__(self, parts: Any) -> None:
@@ -305,11 +295,7 @@ class _Builder:
         return start
 
     def _copy(self, made: range, first: int, then: int) -> int:
-        """Add the nodes ``made`` again, leading to ``then``.
-
-        Returns the copy of ``first``. So the parts of a pattern are read once, also those that
-        need no nodes.
-        """
+        """Add the nodes ``made`` again, leading to ``then``. Return that of ``first``."""
         by = len(self.nodes) - made.start
         for kind, value, nexts, *_ in self.nodes[made.start : made.stop]:
             self.node(kind, value, *(each + by if each >= made.start else then for each in nexts))

@@ -1,8 +1,7 @@
 r"""Find the first stop in text, where some of the stops are patterns.
 
 Each pattern has its own automaton (:mod:`streamdec.core.patterns.automaton`), and all of them read
-the text letter by letter. The stop ends at the first letter at which a pattern or a string is
-complete.
+the text letter by letter.
 
 Of the text before, only what look-behinds, ``\b`` and ``^`` see matters: the *context*, letters
 and places where ``^`` holds. Reading it gives the states of the automata, so a snapshot needs no
@@ -12,12 +11,9 @@ replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 >>> from streamdec.core.patterns.compile import read_patterns
 >>> from streamdec.core.patterns.matcher import matcher_of
 >>> matcher = matcher_of((), (), read_patterns([r"\bstop\d"], None))
->>> tail, hit = matcher.step(matcher.start, "Don't ")
->>> matcher.context(tail), matcher.text(tail)
-((), '')
->>> tail, hit = matcher.step(tail, "stay")          # "0" stands for all letters of words
->>> matcher.context(tail), tail == matcher.tail_after(("0",))
-(('0',), True)
+>>> tail, hit = matcher.step(matcher.start, "Don't stay")
+>>> matcher.context(tail), matcher.text(tail)       # "0" stands for all letters of words
+(('0',), '')
 """
 
 from __future__ import annotations
@@ -64,13 +60,10 @@ class PatternTail(NamedTuple):
 
 
 class PatternStops:
-    """Finds the first of some stop strings and patterns; its tail is a PatternTail.
+    """Finds stop strings and patterns, with the methods of StopStrings.
 
-    It has the methods of StopStrings.
-
-    If several stops are complete at one code point, the longest wins. Among equally long ones a
-    hidden stop wins, then a string, then the first pattern. If ``visible``, the text of patterns is
-    output.
+    Its tail is a PatternTail. If several stops are complete at one code point, the longest wins,
+    then a hidden one, then a string, then the first pattern.
     """
 
     def __init__(
@@ -247,9 +240,6 @@ def matcher_of(
     *,
     shown: bool = False,
 ) -> StopMatcher:
-    """Return a matcher of stop strings and of patterns.
-
-    The patterns are hidden unless ``shown``.
-    """
+    """Return a matcher of stop strings and of patterns, hidden unless ``shown``."""
     strings = StopStrings(hidden, visible)
     return PatternStops(strings, patterns, shown) if patterns else strings

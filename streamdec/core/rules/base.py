@@ -1,29 +1,21 @@
-"""Token ids in, bytes out: what each token contributes in its place.
+r"""Token ids in, bytes out: what each token contributes in its place.
 
 A :class:`TokenRule` has each token's *element*, which is made of its piece on first use, and a
 small state. Which state is needed depends on how the tokenizer's library joins tokens:
 
-    decoder of the library       class           what is remembered between two tokens
-    RawBytes, ByteLevel,         FixedBytes      nothing
-      Concatenation,
-      ByteFallback (eager)
-    Joined, Metaspace, WordPiece FirstThenLater  whether any token came
-    BPESuffix                    WordSuffix      what the last token gives if another one follows
-    CTC                          Collapse        the last token, and whether any text came
-    ByteFallback (exact)         ExactRuns       the open run of byte tokens
-    ByteFallback with Metaspace  RunsThenSpaces  the run, and whether any token came
-    strip_left                   LeadingStrip    how many characters may still be removed
+decoder of the library class what is remembered between two tokens RawBytes, ByteLevel, FixedBytes
+nothing Concatenation, ByteFallback (eager) Joined, Metaspace, WordPiece FirstThenLater whether any
+token came BPESuffix WordSuffix what the last token gives if another one follows CTC Collapse the
+last token, and whether any text came ByteFallback (exact) ExactRuns the open run of byte tokens
+ByteFallback with Metaspace RunsThenSpaces the run, and whether any token came strip_left
+LeadingStrip how many characters may still be removed
 
 An example, for Metaspace ("\u2581" spells a space, and the first piece loses its spaces):
 
-    state    token           bytes    next state
-    False    "\u2581Hi"       "Hi"     True
-    True     "\u2581there"    " there" True
+state token bytes next state False "\u2581Hi" "Hi" True True "\u2581there" " there" True
 
 The rules were read off the ``tokenizers`` library (0.22 and 0.23), whose ``decode`` is the oracle
-of the tests. A state is an immutable, hashable value; ``dump`` and ``load`` turn it into JSON and
-back. FixedBytes is in this module, the others are in ``contextual`` and ``byte_fallback``;
-``compile`` chooses.
+of the tests. A state is an immutable, hashable value.
 """
 
 from __future__ import annotations
@@ -77,11 +69,7 @@ class Elements(dict[int, Element]):
 
 
 class TokenRule(ABC):
-    """What each token contributes, given the state that the tokens before it left.
-
-    Args:
-        prepare: turns a piece into its element.
-    """
+    """What each token contributes, given the state that the tokens before it left."""
 
     elements: dict[int, Element]
     """The element of each token id, None for a skipped one; ``compile_rule`` sets it."""
@@ -136,10 +124,7 @@ class TokenRule(ABC):
     # --- what may be asked of an element
 
     def own(self, element: Element, data: bytes) -> int:
-        """Return how many of the last bytes of ``advance`` are the token's own.
-
-        Those before are of the tokens that waited, in equal parts.
-        """
+        """Return how many of the last bytes of ``advance`` are not of waiting tokens."""
         return len(data)
 
     @abstractmethod
@@ -155,10 +140,9 @@ class TokenRule(ABC):
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
     ) -> tuple[State, bytes]:
-        """Return the state after ``token_ids`` and the unfinished character they end in.
+        """Return the state after a prompt and the unfinished character that it ends in.
 
-        Looks back only to the last token that settles the state. Unknown ids count as U+FFFD if
-        ``show_unknown``, else as nothing.
+        Looks back only to the last token that settles the state.
         """
         elements: list[Element] = []
         for element in self.contributions(reversed(token_ids), show_unknown):
@@ -208,8 +192,7 @@ def expect(condition: bool, expected: str, data: object) -> None:
 def byte_alphabet() -> dict[int, int]:
     """Return the bytes by code point of the alphabet of byte-level BPE.
 
-    From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``): printable Latin-1 stands for
-    itself, the other 68 bytes for U+0100 onwards, in order.
+    From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

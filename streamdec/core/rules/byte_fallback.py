@@ -1,16 +1,16 @@
-"""Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
+r"""Rules for byte fallback: byte tokens such as ``<0xE4>``, and runs of them.
 
-There are two modes. *Eager*: bytes are output as they arrive, and each bad byte is one U+FFFD (the
-rule of the SentencePiece library); FixedBytes does that, and EagerRuns if Metaspace follows.
-*Exact*: a run is withheld until it closes, because one bad byte turns every byte of the run into
-U+FFFD (the rule of the ``tokenizers`` library). Once a run is certainly bad, each of its bytes
-becomes a U+FFFD at once. An example of the exact mode:
+*Eager*: bytes are output as they arrive, and each bad byte is one U+FFFD (the rule of the
+SentencePiece library); FixedBytes does that, and EagerRuns if Metaspace follows. *Exact*: a run is
+withheld until it closes, because one bad byte turns every byte of the run into U+FFFD (the rule of
+the ``tokenizers`` library). Once a run is certainly bad, each of its bytes becomes a U+FFFD at
+once. An example of the exact mode:
 
-    token     "a"   <0xE4>  <0xBD>  <0xA0>  "b"      <0xE4>  "c"
-    output    "a"   ""      ""      ""      "\u4f60b"     ""      "\ufffdc"
+    token     "a"   <0xE4>  <0xBD>  <0xA0>  "b"          <0xE4>  "c"
+    output    "a"   ""      ""      ""      "\u4f60b"    ""      "\ufffdc"
 
-A run that was opened by the prompt: its complete characters are the prompt's text and are not
-output again, so after the prompt only the bytes of its unfinished character remain in the run.
+The complete characters of a run that the prompt opened are the prompt's text. After the prompt
+only the bytes of its unfinished character remain in the run.
 """
 
 from __future__ import annotations
@@ -45,12 +45,6 @@ def byte_or_bytes(piece: str) -> int | bytes:
     return piece.encode() if byte is None else byte
 
 
-def byte_or_text(piece: str) -> int | str:
-    """Return a byte piece as an int, any other piece as it is."""
-    byte = fallback_byte(piece)
-    return piece if byte is None else byte
-
-
 # --- runs of byte tokens, as the full decode renders them ----------------------------------------
 
 Run = Any
@@ -60,10 +54,7 @@ BROKEN = "broken"
 
 
 class ExactRuns(TokenRule):
-    """Byte fallback, a run withheld until it closes. State: the open run.
-
-    Once a run is broken, each of its bytes gives one U+FFFD.
-    """
+    """A run is withheld until it closes; each byte of a broken one gives one U+FFFD."""
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
         if not isinstance(element, int):
@@ -170,14 +161,12 @@ class EagerRuns(TokenRule):
 class RunsThenSpaces(TokenRule):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
-    State: what came, and the state of ``runs``. What came: nothing, a first run of bytes that is
-    still open (all of it counts as the first element), or more.
+    State: what came (nothing, a first run that is still open, or more), and the state of ``runs``.
     """
 
     NOTHING, FIRST_RUN, MORE = range(3)
     start = (NOTHING, None)
     idle = (MORE, None)
-    replacement: str = utf8.REPLACEMENT
     has_spans = False
 
     def __init__(self, prepare: Prepare, rule: Metaspace, runs: TokenRule) -> None:
@@ -188,7 +177,9 @@ class RunsThenSpaces(TokenRule):
     def _spaced(self, data: bytes, came: int) -> bytes:
         return metaspace_forms(self._rule, data.decode())[came == self.MORE].encode()
 
-    def advance(self, state: tuple[int, Run], element: int | str) -> tuple[bytes, tuple[int, Run]]:
+    def advance(
+        self, state: tuple[int, Run], element: int | bytes
+    ) -> tuple[bytes, tuple[int, Run]]:
         came, run = state
         if isinstance(element, int):
             came = came or self.FIRST_RUN
@@ -196,7 +187,7 @@ class RunsThenSpaces(TokenRule):
             return self._spaced(data, came), (came, run)
         closed = self.flush(state)
         came = self.MORE if came else self.NOTHING
-        return closed + self._spaced(element.encode(), came), (self.MORE, None)
+        return closed + self._spaced(element, came), (self.MORE, None)
 
     def flush(self, state: tuple[int, Run]) -> bytes:
         came, run = state
@@ -219,12 +210,12 @@ class RunsThenSpaces(TokenRule):
     def waiting(self, state: tuple[int, Run]) -> int:
         return self._runs.waiting(state[1])
 
-    def inside(self, element: int | str) -> bytes:
+    def inside(self, element: int | bytes) -> bytes:
         if isinstance(element, int):
             return self._runs.inside(element)
-        return self._spaced(element.encode(), self.MORE)
+        return self._spaced(element, self.MORE)
 
-    def synchronises(self, element: int | str) -> bool:
+    def synchronises(self, element: int | bytes) -> bool:
         return not isinstance(element, int)
 
     def dump(self, state: tuple[int, Run]) -> Any:

@@ -57,7 +57,7 @@ def rule_for(rule: DecodingRule, byte_fallback: ByteFallbackMode) -> TokenRule:
         case CTC():
             return context.Collapse(partial(context.repeatable, rule))
         case ByteFallback(Metaspace() as metaspace):
-            prepare = fallback.byte_or_text
+            prepare = fallback.byte_or_bytes
             runs = (fallback.EagerRuns if is_eager else fallback.ExactRuns)(prepare)
             return fallback.RunsThenSpaces(prepare, metaspace, runs)
         case ByteFallback():

@@ -44,10 +44,7 @@ def joined_forms(rule: Joined, piece: str) -> Forms:
 
 
 def metaspace_forms(rule: Metaspace, piece: str) -> tuple[str, str]:
-    """Return the texts of ``piece`` as the first piece and as a later one.
-
-    Each ``replacement`` becomes a space. With ``prepend``, the first piece loses all of them.
-    """
+    """Return the text of ``piece`` as the first one (``prepend``) and as a later one."""
     later = piece.replace(rule.replacement, " ")
     return (piece.replace(rule.replacement, "") if rule.prepend else later), later
 
@@ -71,11 +68,7 @@ def cleaned(text: str) -> str:
 
 
 def wordpiece_forms(rule: WordPiece, piece: str) -> Forms:
-    """Return the forms of ``piece``.
-
-    The first one is unchanged. The later one loses the prefix or gains a space. With ``cleanup``,
-    both are cleaned up.
-    """
+    """Return the forms of ``piece``. The later one loses the prefix or gains a space."""
     prefix = rule.prefix
     later = piece.removeprefix(prefix) if piece.startswith(prefix) else " " + piece
     if rule.cleanup:
@@ -92,10 +85,7 @@ Suffixed = tuple[bytes, OpenEnd]
 
 
 class WordSuffix(TokenRule):
-    """The suffix in a token is a space, but nothing if the token is the last.
-
-    State: the open end of the last token.
-    """
+    """A suffix is a space, but nothing in the last token. State: the open end."""
 
     start: State = ("", "")
     idle: State = (" ", "")
@@ -141,10 +131,7 @@ Repeatable = tuple[str | None, bytes, bytes]
 
 
 class Collapse(TokenRule):
-    """CTC: a token that is repeated in a row counts once.
-
-    State: the last token, and whether any text came.
-    """
+    """CTC: repeated tokens count once. State: the last token, whether any text came."""
 
     start: State = (None, False)
     idle: State = (None, True)

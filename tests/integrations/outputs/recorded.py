@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["DATA", "Recorded", "recorded", "written"]
+__all__ = ["DATA", "Recorded", "recorded"]
 
 DATA = Path(__file__).parent / "data"
 
@@ -51,10 +51,3 @@ def _object(value: Any) -> Any:
     if isinstance(value, dict):
         return SimpleNamespace(**{name: _object(part) for name, part in value.items()})
     return [_object(part) for part in value] if isinstance(value, list) else value
-
-
-def written(content: dict[str, Any]) -> str:
-    """The text of a file: one line for each stream."""
-    head = {name: value for name, value in content.items() if name != "streams"}
-    lines = ",\n".join(json.dumps(stream) for stream in content["streams"])
-    return json.dumps(head, indent=1)[:-2] + f',\n "streams": [\n{lines}\n ]\n}}\n'

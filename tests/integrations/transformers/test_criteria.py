@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import MockTokenizer, StopConditions
+from streamdec import MockTokenizer
 from streamdec.integrations.transformers import StopSequenceCriteria
 from tests.integrations.transformers.scripted import (
     MODELS,
@@ -15,7 +15,6 @@ from tests.integrations.transformers.scripted import (
     spelled,
     tokenizer_of,
     torch,
-    transformers,
 )
 
 CAUSAL = [name for name in MODELS if name != "t5"]
@@ -59,19 +58,6 @@ def test_a_stop_does_not_begin_in_the_prompt() -> None:
     assert model.tokenizer.decode(found[0, width:].tolist()) == "er: so User:"
 
 
-def test_prompts_may_have_their_own_conditions_and_samples() -> None:
-    rows = [spelled("gpt2", text) for text in ("a.b\nc", "d.e\nf", "g.h\ni", "j.k\nl")]
-    model = Model("gpt2", rows)
-    inputs = prompts("gpt2", ["one", "two"])
-    width = inputs["input_ids"].shape[1]
-    criteria = StopSequenceCriteria(
-        model.tokenizer, [StopConditions("."), StopConditions("\n")], prompt_length=width
-    )
-    options = {"num_return_sequences": 2, "do_sample": True, "max_new_tokens": 60}
-    model.generate(**inputs, **options, stopping_criteria=[criteria])
-    assert stops_of(criteria) == [".", ".", "\n", "\n"]
-
-
 def test_an_encoder_decoder_begins_after_its_start_token() -> None:
     model = Model("t5", ["one two three", "two three four five"])
     criteria = StopSequenceCriteria(model.tokenizer, stop="three", prompt_length=1)
@@ -79,20 +65,6 @@ def test_an_encoder_decoder_begins_after_its_start_token() -> None:
     model.generate(**inputs, max_new_tokens=60, stopping_criteria=[criteria])
     assert stops_of(criteria) == ["three", "three"]
     assert model.num_passes == len(model.rows[0])
-
-
-def test_the_criterion_works_with_other_criteria() -> None:
-    model = Model("gpt2", [spelled("gpt2", "x" * 99)])
-    inputs = prompts("gpt2", ["one"])
-    width = inputs["input_ids"].shape[1]
-    criteria = transformers.StoppingCriteriaList(
-        [
-            StopSequenceCriteria(model.tokenizer, stop="###", prompt_length=width),
-            transformers.MaxLengthCriteria(width + 5),
-        ]
-    )
-    found = model.generate(**inputs, max_new_tokens=60, stopping_criteria=criteria)
-    assert found.shape[1] == width + 5
 
 
 def test_a_row_that_cannot_be_decoded_ends_alone() -> None:

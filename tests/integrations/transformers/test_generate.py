@@ -74,18 +74,6 @@ def test_a_tokenizer_of_transformers_is_accepted(name: str) -> None:
     assert streamer.decoders[0].route == "bytes"
 
 
-def test_a_tokenizer_that_only_decodes_uses_a_window() -> None:
-    class Plain:
-        def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            text: str = tokenizer_of("gpt2").decode(ids, skip_special_tokens=skip_special_tokens)
-            return text
-
-    model = Model("gpt2", [spelled("gpt2", TEXT)])
-    streamer = GenerateStreamer(Plain(), stop="你")
-    assert texts_of(read(model, streamer, **prompts("gpt2", ["one"]))) == [TEXT.partition("你")[0]]
-    assert streamer.decoders[0].route == "window"
-
-
 def test_chunks_come_while_generate_runs() -> None:
     """Each token waits until the reader has the text of the one before."""
     model = Model("gpt2", [[*spelled("gpt2", "abcdef")]])
@@ -320,87 +308,10 @@ def test_a_prompt_may_be_embedded() -> None:
     assert texts_of(found) == ["ab"]
 
 
-def test_padding_before_a_prompt_is_not_part_of_it() -> None:
-    """Only the mask shows the padding: here it is an ordinary token, before a prompt of one."""
-    model = Model("llama", [encoded("llama", "fox")])
-    [pad] = spelled("llama", "x")
-    start = model.tokenizer.token_to_id("<s>")
-    inputs = {"input_ids": [[pad, pad, start]], "attention_mask": [[0, 0, 1]]}
-    tensors = {key: torch.tensor(value) for key, value in inputs.items()}
-    found = read(model, GenerateStreamer(model.tokenizer), **tensors)
-    assert texts_of(found) == ["fox"]
-    del tensors["attention_mask"]
-    found = read(
-        Model("llama", [encoded("llama", "fox")]), GenerateStreamer(model.tokenizer), **tensors
-    )
-    assert texts_of(found) == [" fox"]
-
-
-def test_the_mask_of_an_encoder_does_not_hide_the_decoders_prompt() -> None:
-    """They may be of one length."""
-    model = Model("t5", [encoded("t5", "two")])
-    begun = [model.pad, *encoded("t5", "one"), model.pad]
-    hidden = [*[0] * (len(begun) - 1), 1]
-    found = read(
-        model,
-        GenerateStreamer(model.tokenizer),
-        input_ids=torch.tensor([begun]),
-        attention_mask=torch.tensor([hidden]),
-        decoder_input_ids=torch.tensor([begun]),
-    )
-    assert texts_of(found) == [" two"]
-
-
-# --- other criteria -------------------------------------------------------------------------------
-
-
-class EndsRow:
-    """A criterion that ends one row after a number of tokens."""
-
-    def __init__(self, row: int, tokens: int) -> None:
-        self.row = row
-        self.tokens = tokens
-        self.first: int | None = None
-
-    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-        if self.first is None:
-            self.first = input_ids.shape[1] - 1
-        ended = torch.zeros(input_ids.shape[0], dtype=torch.bool)
-        ended[self.row] = input_ids.shape[1] - self.first >= self.tokens
-        return ended
-
-
-def test_a_row_that_another_criterion_ends_has_ended_here_too() -> None:
+def test_the_time_of_transformers_is_a_limit() -> None:
     model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
-    inputs = prompts("gpt2", ["one", "two"])
-    [pad] = spelled("gpt2", "x")
-    streamer = GenerateStreamer(model.tokenizer, stop="cd!")
-    criteria = [EndsRow(0, 4)]
-    found = read(model, streamer, **inputs, stopping_criteria=criteria, pad_token_id=pad)
-    assert texts_of(found, 2) == ["abcd", "abcdef"]
-    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
-@pytest.mark.parametrize("answer", [bool, torch.tensor, lambda ended: torch.tensor([ended])])
-def test_a_criterion_may_answer_for_all_rows_at_once(answer: Any) -> None:
-    """As transformers takes it."""
-    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abc")])
-    inputs = prompts("gpt2", ["one", "two"])
-    limit = inputs["input_ids"].shape[1] + 4
-
-    def criterion(input_ids: Any, _: Any, **__: Any) -> Any:
-        return answer(input_ids.shape[1] >= limit)
-
-    found = read(model, GenerateStreamer(model.tokenizer), **inputs, stopping_criteria=[criterion])
-    assert texts_of(found, 2) == ["abcd", "abc"]
-    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
-def test_the_time_and_the_length_of_transformers_are_a_limit() -> None:
-    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
-    criteria = [transformers.MaxTimeCriteria(0.0)]
     streamer = GenerateStreamer(model.tokenizer)
-    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), stopping_criteria=criteria)
+    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), max_time=1e-9)
     assert texts_of(found, 2) == ["a", "a"]
     assert finishes(found) == {0: ("length", None), 1: ("length", None)}
 

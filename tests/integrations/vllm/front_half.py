@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-__all__ = ["FrontHalf", "as_json"]
+__all__ = ["FrontHalf"]
 
 
 @cache
@@ -105,24 +105,3 @@ class FrontHalf:
             ]
         )
         return list(done.request_outputs)
-
-
-def as_json(output: Any) -> dict[str, Any]:
-    """The parts of a ``RequestOutput`` of this moment that a stream of ids needs."""
-    return {
-        "request_id": output.request_id,
-        "prompt_token_ids": [*output.prompt_token_ids],
-        "outputs": [
-            {
-                "index": sample.index,
-                "text": sample.text,
-                "token_ids": [*sample.token_ids],
-                "cumulative_logprob": sample.cumulative_logprob,
-                "logprobs": sample.logprobs,
-                "finish_reason": sample.finish_reason,
-                "stop_reason": sample.stop_reason,
-            }
-            for sample in output.outputs
-        ],
-        "finished": output.finished,
-    }

@@ -5,7 +5,6 @@ They are equal, except for the differences that have a test here.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,7 +21,6 @@ from tests.support.zoo import TEXT, ZOO, shared_tokenizers
 pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 
 from tests.integrations.vllm.front_half import FrontHalf
-from tests.integrations.vllm.recording import PATH, recording
 
 REAL = ("deepseek-v3", "gpt2", "qwen3", "llama-2-normalized-specials")
 MESSAGE = "Hello!\n\nUser: no\n</tool_call> ### " + TEXT
@@ -186,11 +184,6 @@ def test_fastokens_patch_and_ours(library: Tokenizer) -> None:
 
 
 # --- what was recorded ----------------------------------------------------------------------------
-
-
-def test_the_recorded_outputs_are_what_vllm_gives() -> None:
-    """Of the version that was recorded; ``python -m tests.integrations.vllm.recording``."""
-    assert json.loads(PATH.read_text("utf-8")) == json.loads(json.dumps(recording()))
 
 
 # --- the page -------------------------------------------------------------------------------------

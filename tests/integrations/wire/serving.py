@@ -15,14 +15,13 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, wrap
 from streamdec.integrations import anthropic, openai
-from streamdec.integrations.asgi import EventStreamResponse, events
+from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
-from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 
 HOSTILE = '\ufffd\u2028\u2029\x85\0\r\n\r\x0b\x0c\x1c\x7f"\\ data: {}\n\n😀e\u0301\U0010ffff'
@@ -95,8 +94,6 @@ class Server:
         """Conditions that the APIs have no parameter for."""
         self.wire_options: dict[str, Any] = {}
         self.keep_alive: float | None = None
-        self.iterates = False
-        """Whether Starlette's own response runs the iterator of bytes."""
         self.errors: queue.SimpleQueue[str] = queue.SimpleQueue()
         """What the application raised."""
         self.url = ""
@@ -148,8 +145,6 @@ class Server:
                 if chat
                 else openai.CompletionEncoder(**options)
             )
-            if self.iterates:
-                return StreamingResponse(events(wire, streams[0]), headers=dict(HEADERS))
             return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
         whole = openai.ChatResponse(**options) if chat else openai.CompletionResponse(**options)
         return await self._whole(whole, streams)

@@ -58,6 +58,15 @@ def test_an_engine_reads_the_parameters_that_are_supported() -> None:
     assert len(seen[0][0]) == answer.json()["usage"]["prompt_tokens"]
 
 
+def test_values_that_change_nothing_are_accepted() -> None:
+    neutral = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False, "seed": None}
+    form = {"tool_choice": "auto", "parallel_tool_calls": True, "response_format": {"type": "text"}}
+    assert answered(says("Hi"), neutral | form).status_code == 200
+    for name, value in {"n": 2, "top_p": 0.5, "tool_choice": "required", "seed": 0}.items():
+        answer = answered(says("Hi"), {name: value})
+        assert answer.json()["error"]["message"] == f"{name} is not supported"
+
+
 def test_a_whole_answer_that_is_aborted_is_an_error() -> None:
     answer = answered(lambda *_: [{"token_ids": [5], "finish_reason": "abort"}], {})
     assert answer.status_code == 500

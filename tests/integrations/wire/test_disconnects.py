@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integrations.wire.serving import Engine, Server
-from tests.integrations.wire.test_clients import MESSAGES, chat, complete, lines
+from tests.integrations.wire.test_clients import MESSAGES, chat, complete
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -98,25 +98,6 @@ def test_closing_the_anthropic_client_closes_the_engine(
             assert server.engines[0].begun.wait(PATIENCE)
 
 
-def test_starlettes_own_response_closes_the_engine_too(
-    server: Server, openai_client: OpenAI
-) -> None:
-    from openai import APIError
-
-    server.iterates = True
-    with nothing_left(server):
-        server.engines = [Engine([[256]], then="hangs")]
-        stream = chat(openai_client, stream=True, max_tokens=MANY)
-        assert [next(stream).choices[0].delta.content for _ in range(2)] == ["", "Hello"]
-        stream.close()
-    server.engines = [Engine([[256]])]
-    assert len(list(chat(openai_client, stream=True))) == 3
-    server.engines = [Engine([[256]], then="breaks")]
-    with pytest.raises(APIError, match="had an error"):
-        list(chat(openai_client, stream=True))
-    assert server.next_error() == "the secret name of the worker"
-
-
 # --- sockets --------------------------------------------------------------------------------------
 
 
@@ -162,16 +143,3 @@ def test_a_client_that_does_not_read_holds_the_engine_back(server: Server) -> No
             for _ in range(2_000):
                 client.recv(65_536)
             assert eventually(lambda: engine.num_asked > before)
-
-
-@pytest.mark.parametrize(
-    ("path", "sign"), [("/v1/completions", ": keep-alive"), ("/v1/messages", "event: ping")]
-)
-def test_keep_alive_events_are_sent_while_the_engine_is_silent(
-    server: Server, path: str, sign: str
-) -> None:
-    server.keep_alive = 0.01
-    server.engines = [Engine([[256]], pause=0.1)]
-    found = lines(server, path)
-    assert found.count(sign) > (sign == "event: ping")  # one of which every message has
-    assert "Hello" in "".join(found)

@@ -23,7 +23,6 @@ from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
-from tests.support.pages import printed_by
 
 
 class Notes:
@@ -112,40 +111,6 @@ def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects(runni
             pass
         assert not notes.is_closed
     assert eventually(lambda: notes.is_closed)
-
-
-def test_a_response_class_of_fastapi_is_in_its_document() -> None:
-    app = FastAPI()
-
-    @app.get("/events", response_class=EventStreamResponse)
-    async def events() -> Any:
-        return response_of([256], status_code=203)
-
-    described = app.openapi()["paths"]["/events"]["get"]["responses"]
-    assert [*described["200"]["content"]] == ["text/event-stream"]
-    with served(app) as url:
-        response = httpx.get(f"{url}/events", timeout=PATIENCE)
-    assert response.status_code == 203
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert "Hello" in response.text
-
-
-def test_without_starlette_the_response_is_an_asgi_application() -> None:
-    printed = printed_by(
-        "import asyncio, sys\n"
-        "sys.modules['starlette'] = None\n"
-        "from streamdec import MockTokenizer, stream\n"
-        "from streamdec.integrations.asgi import EventStreamResponse\n"
-        "from streamdec.integrations.openai import CompletionEncoder\n"
-        "wire = CompletionEncoder(response_id='r', model='m', created=0)\n"
-        "async def main():\n"
-        "    async def send(message):\n"
-        "        print(message.get('status'), b'[DONE]' in message.get('body', b''))\n"
-        "    response = EventStreamResponse(wire, stream([1], MockTokenizer()))\n"
-        "    await response({'type': 'http'}, asyncio.Event().wait, send)\n"
-        "asyncio.run(main())\n"
-    )
-    assert (printed[0], printed[-2]) == ("200 False", "None True")
 
 
 def test_the_package_does_not_import_starlette() -> None:

@@ -227,12 +227,6 @@ def test_special_tokens_have_a_name_and_no_bytes() -> None:
     assert [each.token for each in placed] == ["Hello"], "the end is not part of the text"
 
 
-def test_the_space_that_is_stripped_is_not_a_byte_of_the_first_token() -> None:
-    text, placed, _, _ = tracked(SPACED, [0, 1, 2])
-    assert text == "Hello you!"
-    assert [each.data for each in placed] == [b"Hello", b" you", b"!"]
-
-
 def test_alternatives_stand_where_the_token_does() -> None:
     tracker = LogprobTracker(StopSequenceDecoder(SPACED, StopConditions()))
     top = {1: -2.0, 0: -0.5, 99: -math.inf}

@@ -150,8 +150,6 @@ def test_no_event_follows_the_end() -> None:
         for step in (wire.step, wire.step_bytes):
             with pytest.raises(FinishedError, match="has ended"):
                 step(Chunk("a"))
-    with pytest.raises(ValueError, match="log probabilities"):
-        anthropic.MessageEncoder(**MESSAGE).step(Chunk("a"), logprobs=LOGPROBS)
 
 
 def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
@@ -215,11 +213,6 @@ def test_options_of_another_type_are_rejected(
     """They would be sent to the client, or mean the opposite."""
     with pytest.raises(TypeError, match=told):
         make(**options)
-
-
-def test_more_streams_than_samples_are_named() -> None:
-    with pytest.raises(ValueError, match="not 1: CompletionEncoder was made with n=1"):
-        openai.CompletionEncoder(**HEAD).step(Chunk("a"), 1)
 
 
 # --- mistakes -------------------------------------------------------------------------------------

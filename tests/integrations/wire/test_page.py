@@ -22,7 +22,6 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from streamdec import iter_chunks
 from tests.integrations.wire.serving import TOKENIZER, served
 from tests.integrations.wire.test_clients import MESSAGES
 from tests.integrations.wire.test_disconnects import PATIENCE, eventually
@@ -138,12 +137,6 @@ def test_an_app_answers_a_request_that_is_not_streamed(client: Any) -> None:
     assert answer.usage.prompt_tokens > answer.usage.completion_tokens > 3
     with pytest.raises(BadRequestError, match="stop"):
         client.chat.completions.create(model="tiny", messages=HELLO, stop="", stream=True)
-
-
-def test_content_may_be_a_list_of_parts(client: Any) -> None:
-    parts: Any = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
-    answer = client.chat.completions.create(model="tiny", messages=parts)
-    assert answer.choices[0].message.content == REPEATED
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -446,9 +439,3 @@ def test_log_probabilities(examples: dict[str, Any]) -> None:
         return [(chunk.text, [each.token for each in tracker.take()]) async for chunk in chunks]
 
     assert asyncio.run(main()) == [("Hello", ["Hello"]), ("\nUsA", ["\nUs", "A"]), ("", [])]
-
-
-def test_an_encoder_can_be_called_directly(examples: dict[str, Any]) -> None:
-    sent = b"".join(examples["by_hand"](iter_chunks([256, 257], TOKENIZER)))
-    assert sent.count(b"data: ") == 5
-    assert b'"content":" world"' in sent

@@ -25,11 +25,12 @@ MODULES = {
     "sglang": (
         "sglang.srt.managers.detokenizer_manager",
         "sglang.srt.managers.io_struct",
+        "sglang.srt.managers.schedule_batch",
         "sglang.srt.plugins.hook_registry",
     ),
 }
 """The modules of each engine that have a stand-in."""
-STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "SamplingParams")
+STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "Req", "SamplingParams")
 """Classes of which the stand-in has a part of the fields."""
 
 

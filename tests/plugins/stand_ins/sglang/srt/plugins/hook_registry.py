@@ -1,4 +1,4 @@
-"""The registry of hooks. Only hooks around a method are applied."""
+"""The registry of hooks. Only hooks around and after a method are applied."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class HookRegistry:
             path, _, name = target.rpartition(".")
             owner = resolve_name(path)
             for hook_type, hook, _ in cls._hooks[target]:
-                assert hook_type is HookType.AROUND
-                setattr(owner, name, _around(getattr(owner, name), hook))
+                wrap = {HookType.AROUND: _around, HookType.AFTER: _after}[hook_type]
+                setattr(owner, name, wrap(getattr(owner, name), hook))
             cls._patched.add(target)
 
     @classmethod
@@ -54,3 +54,13 @@ class HookRegistry:
 
 def _around(original: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(original)(lambda *args, **kwargs: hook(original, *args, **kwargs))
+
+
+def _after(original: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        result = original(*args, **options)
+        changed = hook(result, *args, **options)
+        return result if changed is None else changed
+
+    return wrapped

@@ -1,0 +1,327 @@
+"""What the wire formats share: samples, and the bytes of events.
+
+In: the chunks of one or several samples of a request. Out: the JSON objects of an API, or the bytes
+of their Server-Sent Events. No I/O and no clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import assert_never
+
+from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
+from streamdec.errors import FinishedError
+from streamdec.integrations._json import Json, json_bytes, string_bytes
+from streamdec.integrations.logprobs import PlacedLogprob
+from streamdec.integrations.sse import event
+
+REASONING = "reasoning"
+"""The name of the section whose text has its own field in the APIs."""
+
+FAILED = "the server had an error while it generated the answer"
+"""The default message for a client: it does not contain the message of the error."""
+
+_PLACE = b'"\\u0000"'
+"""What the text of a template is in JSON."""
+
+
+def failure_of(reason: FinishReason | None) -> str | None:
+    """Return the message for the client if ``reason`` is a failure, else None.
+
+    The APIs have no word for these ends of a stream.
+    """
+    match reason:
+        case None | "stop" | "length" | "content_filter":
+            return None
+        case "abort":
+            return "the request was aborted before the answer was complete"
+        case "error":
+            return FAILED
+        case _:
+            assert_never(reason)
+
+
+def check_text(name: str, value: object) -> str:
+    """Return ``value``. Raise TypeError if it is not a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {value!r:.40}")
+    return value
+
+
+def check_count(name: str, value: object, least: int = 0) -> int:
+    """Return ``value``. Raise ValueError if it is not an int of at least ``least``."""
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r:.40}")
+    return value
+
+
+def _not_a_chunk(given: object) -> TypeError:
+    return TypeError(f"chunk must be a Chunk, not {given!r:.80}; write Chunk(text)")
+
+
+class Sample:
+    """The state of one sample."""
+
+    def __init__(self) -> None:
+        self.parts: list[Chunk] = []
+        """The chunks of a whole response."""
+        self.placed: list[PlacedLogprob] = []
+        """The log probabilities of a whole response."""
+        self.num_tokens = 0
+        self.has_text = False
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: StopReason = None
+
+    def take(self, chunk: Chunk, num_tokens: int | None) -> None:
+        """Note the number of tokens after ``chunk``, and whether it is the last chunk."""
+        if num_tokens is not None:
+            self.num_tokens = num_tokens
+        else:
+            self.num_tokens += len(chunk.token_ids)
+        self.has_text = self.has_text or bool(chunk.text)
+        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
+
+
+class Format(ABC):
+    """The base class of streamed and whole responses."""
+
+    def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
+        self._fields = fields
+        """The fields of every object of the response."""
+        self._samples = [Sample() for _ in range(n)]
+        self._has_usage = has_usage
+
+    @property
+    def n(self) -> int:
+        """How many samples the response has."""
+        return len(self._samples)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a sample was aborted or failed, so that the response is an error."""
+        return any(failure_of(sample.finish_reason) for sample in self._samples)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sample has ended."""
+        return all(sample.finish_reason is not None for sample in self._samples)
+
+    def _taken(self, chunk: Chunk, index: int, num_tokens: int | None) -> Sample:
+        """Add ``chunk`` to its sample.
+
+        Raises the errors of ``step``, before any change.
+        """
+        if not isinstance(chunk, Chunk):
+            raise _not_a_chunk(chunk)
+        if type(index) is not int or not 0 <= index < self.n:
+            raise ValueError(
+                f"index must be from 0 to {self.n - 1}, not {index!r:.40}: "
+                f"{type(self).__name__} was made with n={self.n}"
+            )
+        sample = self._samples[index]
+        if sample.finish_reason is not None:
+            raise FinishedError(f"sample {index} has ended ({sample.finish_reason})")
+        is_counted = num_tokens is not None or sample.num_tokens or chunk.token_ids
+        has_text = sample.has_text or chunk.text
+        if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
+            raise ValueError("a response with usage needs num_tokens=, or chunks with token_ids")
+        sample.take(chunk, num_tokens)
+        return sample
+
+    def _check_finished(self) -> None:
+        going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
+        if going:
+            raise ValueError(
+                f"samples {going} have not ended; call fail() to end the response with an error"
+            )
+
+    def _failure(self) -> Json:
+        """Return the error of the samples that failed."""
+        failed = [each.finish_reason for each in self._samples if failure_of(each.finish_reason)]
+        reason = "error" if "error" in failed else failed[0]
+        return self._error(failure_of(reason) or FAILED, str(reason))
+
+    @abstractmethod
+    def _error(self, message: str, code: str) -> Json:
+        """Return an error of the API."""
+
+
+class Encoder(Format):
+    """The base class of streamed responses."""
+
+    _done = b""
+    """What ends the response after all objects."""
+    _has_templates = True
+    """Whether only the text differs in the events of chunks that are not the last one."""
+    _has_started = False
+
+    def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
+        super().__init__(fields, n, has_usage=has_usage)
+        self._templates: dict[tuple[int, str | None], list[bytes]] = {}
+        """The bytes around the text of an event, by the sample and the section."""
+
+    def start(self) -> list[Json]:
+        """Return the objects before any text; [] the second time.
+
+        Send them at once, so that the client knows that its request is served. Otherwise the first
+        ``step`` returns them before its own objects.
+        """
+        if self._has_started:
+            return []
+        self._has_started = True
+        return self._beginning()
+
+    def step(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> list[Json]:
+        """Return the objects of a chunk.
+
+        Args:
+            chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
+                (Streams output such chunks only if asked to.)
+            index: the number of the sample, from 0. A message of Anthropic has only one.
+            num_tokens: how many tokens the sample has read so far (``stream.decoder.num_tokens``).
+                Only the last chunk needs it. Without it, the ``token_ids`` of the chunks are
+                counted.
+            logprobs: those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API
+                has none.
+
+        A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
+        returns the error, after the text of all samples.
+
+        Raises TypeError for an object that is not a Chunk; ValueError for an index out of range,
+        and if the usage cannot be known; :class:`~streamdec.FinishedError` after the end of the
+        sample. An error changes nothing.
+        """
+        sample = self._taken(chunk, index, num_tokens)
+        if chunk.finish_reason is not None:
+            self._templates.clear()
+        return [*self.start(), *self._objects(index, sample, chunk, logprobs)]
+
+    def flush(self) -> list[Json]:
+        """Return the objects after the end: the usage, or a sample's error.
+
+        Raises ValueError if a sample has not ended.
+        """
+        self._check_finished()
+        return [*self.start(), *([self._failure()] if self.failed else self._ending())]
+
+    def fail(self, message: str = FAILED) -> Json:
+        """Return an error that ends the response. Send nothing after it.
+
+        ``message`` is for the client.
+        """
+        return self._error(message, "error")
+
+    def start_bytes(self) -> bytes:
+        """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
+        return self._events(self.start())
+
+    def step_bytes(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> bytes:
+        """Return ``step`` as Server-Sent Events.
+
+        It takes about as long as writing the text as JSON.
+        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
+        """
+        if type(chunk) is Chunk:
+            section, is_one = None, True
+        elif isinstance(chunk, Chunk):
+            section, is_one = chunk.section, len(chunk.split()) == 1
+        else:
+            raise _not_a_chunk(chunk)
+        is_plain = is_one and chunk.finish_reason is None and not logprobs
+        parts = self._templates.get((index, section))
+        if parts is None or not is_plain:
+            data = self._events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
+            if is_plain and self._has_templates:
+                self._templates[index, section] = self._template(index, section)
+            return data
+        sample = self._samples[index]
+        # For all other chunks ``take`` would change nothing.
+        if num_tokens is not None or chunk.token_ids or not sample.has_text:
+            sample.take(chunk, num_tokens)
+        return (chunk._json or json_of(chunk, string_bytes)).join(parts)
+
+    def flush_bytes(self) -> bytes:
+        """Return ``flush`` as Server-Sent Events; OpenAI's end with ``[DONE]``.
+
+        Raises the errors of ``flush``.
+        """
+        return self._events(self.flush()) + self._done
+
+    def fail_bytes(self, message: str = FAILED) -> bytes:
+        """Return ``fail`` as Server-Sent Events; ``message`` is that of ``fail``."""
+        return self._events([self.fail(message)]) + self._done
+
+    def _template(self, index: int, section: str | None) -> list[bytes]:
+        """Return the bytes before, between and after the copies of the text."""
+        [plain] = self._objects(index, Sample(), in_section(section, "\0"))
+        own = {name: value for name, value in plain.items() if name not in self._fields}
+        # A field of the response, such as the model, may have the same text. They come first.
+        return self._events([plain]).rsplit(_PLACE, json_bytes(own).count(_PLACE))
+
+    def _events(self, objects: Sequence[Json]) -> bytes:
+        return b"".join(event(json_bytes(each)) for each in objects)
+
+    @abstractmethod
+    def _beginning(self) -> list[Json]:
+        """Return the objects before any text."""
+
+    @abstractmethod
+    def _ending(self) -> list[Json]:
+        """Return the objects after the end of all samples, none of which failed."""
+
+    @abstractmethod
+    def _objects(
+        self, index: int, sample: Sample, chunk: Chunk, logprobs: Sequence[PlacedLogprob] = ()
+    ) -> list[Json]:
+        """Return the objects of ``chunk``, which ``sample`` has taken."""
+
+
+class Response(Format):
+    """The base class of responses that are sent when they are complete."""
+
+    def step(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] = (),
+    ) -> None:
+        """Add ``chunk`` to the sample ``index``.
+
+        ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
+        """
+        sample = self._taken(chunk, index, num_tokens)
+        sample.parts += chunk.split()
+        sample.placed += logprobs
+
+    def body(self) -> Json:
+        """Return the object. If ``failed``, it is an error: send it with status 500.
+
+        Raises ValueError if a sample has not ended. It can be called again.
+        """
+        self._check_finished()
+        return self._failure() if self.failed else self._whole()
+
+    def body_bytes(self) -> bytes:
+        """Return ``body`` as JSON in UTF-8. Raises the errors of ``body``."""
+        return json_bytes(self.body())
+
+    @abstractmethod
+    def _whole(self) -> Json:
+        """Return the object of samples that have all ended without a failure."""

@@ -1,0 +1,63 @@
+"""The scheduler's requests, and their end by a stop string.
+
+Left out: ends by ids, by length and by a grammar. The engine searches the text of the last few ids,
+and this stand-in that of all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+
+class FINISH_MATCHED_STR:  # noqa: N801 (the name that the engine has)
+    """The reason of a request that a stop string has ended."""
+
+    def __init__(self, matched: str) -> None:
+        self.matched = matched
+
+
+class Req:
+    """A request."""
+
+    def __init__(
+        self,
+        rid: str,
+        origin_input_text: str,
+        origin_input_ids: Any,
+        sampling_params: Any,
+        stream: bool = False,
+    ) -> None:
+        self.rid, self.stream = rid, stream
+        self.sampling_params = sampling_params
+        self.tokenizer: Any = None
+        self.output_ids = array("q")
+        self.finished_reason: FINISH_MATCHED_STR | None = None
+        self.finished_len: int | None = None
+
+    def finished(self) -> bool:
+        return self.finished_reason is not None
+
+    def update_finish_state(self, new_accepted_len: int = 1) -> None:
+        if not self.finished():
+            self._check_str_based_finish(new_accepted_len)
+
+    def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
+        size = len(self.output_ids)
+        text = self.tokenizer.decode(self.output_ids, skip_special_tokens=False)
+        for stop in self.sampling_params.stop_strs:
+            if stop in text:
+                self.finished_reason = FINISH_MATCHED_STR(stop)
+                for length in range(size - new_accepted_len + 1, size + 1):
+                    if stop in self.tokenizer.decode(self.output_ids[:length]):
+                        self.finished_len = length
+                        return True
+        return False
+
+    def check_match_stop_str_prefix(self) -> bool:
+        text = self.tokenizer.decode(self.output_ids, skip_special_tokens=False)
+        return any(
+            text.endswith(stop[:size])
+            for stop in self.sampling_params.stop_strs
+            for size in range(1, len(stop) + 1)
+        )
