@@ -6,6 +6,14 @@ module for each request, so replacing it there is enough. A program that importe
 the module before keeps the library's.
 
 Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
+
+>>> import tokenizers
+>>> from streamdec.compat import patch_decode_stream
+>>> with patch_decode_stream():  # a DecodeStreamPatch
+...     tokenizers.decoders.DecodeStream.__name__
+'TokenizersDecodeStream'
+>>> tokenizers.decoders.DecodeStream.__name__
+'DecodeStream'
 """
 
 from __future__ import annotations
@@ -187,13 +195,6 @@ class DecodeStreamPatch:
     It lasts until ``undo()`` or the end of the ``with`` block. It is made by
     :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's class
     returns when the last one is undone.
-
-    >>> import tokenizers
-    >>> from streamdec.compat import DecodeStreamPatch, patch_decode_stream
-    >>> patch = patch_decode_stream()
-    >>> isinstance(patch, DecodeStreamPatch), tokenizers.decoders.DecodeStream.__name__
-    (True, 'TokenizersDecodeStream')
-    >>> patch.undo()
     """
 
     def __init__(self) -> None:
@@ -234,13 +235,5 @@ def patch_decode_stream() -> DecodeStreamPatch:
     request, in the process that serves it. Returns the patch, which can be undone. Any thread may
     call it, any number of times. If fastokens replaces the class too, patch after it and undo
     before it. Existing streams are not changed.
-
-    >>> import tokenizers
-    >>> from streamdec.compat import patch_decode_stream
-    >>> with patch_decode_stream():
-    ...     tokenizers.decoders.DecodeStream.__name__
-    'TokenizersDecodeStream'
-    >>> tokenizers.decoders.DecodeStream.__name__
-    'DecodeStream'
     """
     return DecodeStreamPatch()
