@@ -322,27 +322,3 @@ def test_the_decoder_is_named() -> None:
     (event,) = hook.streams
     assert (event.tokenizer_type, event.route, event.characters) == ("Own", "window", 2)
     assert hook.calls == []
-
-
-# --- how many tokens have pending text ------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> None:
-    """Of tokens that are joined byte by byte, it is the end of their bytes."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-    data: list[bytes] = []
-    for token_id in ids:
-        if token_id == len(TOKENS) - 1:
-            continue
-        data.append(tokenizer.token_bytes(token_id) or b"")
-        chunk = decoder.step(token_id)
-        if chunk.finish_reason is not None:
-            return
-        size = len((decoder.jailed).encode()) + len(decoder.held)
-        count = 0
-        while size > 0:
-            count += 1
-            size -= len(data[-count])
-        assert decoder.num_pending_tokens == count, (decoder.jailed, decoder.held)
