@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, get_args
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
 from streamdec.core.stepping import decoder_behind
@@ -280,10 +280,3 @@ class BaseStream(Generic[M]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.decoder!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, because it reads a source; pass "
-            "its snapshot() on, and make a new stream of the decoder that "
-            f"{type(decoder_behind(self.decoder)).__name__}.restore returns"
-        )

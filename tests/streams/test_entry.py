@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
-import pickle
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
@@ -189,14 +187,6 @@ def test_a_plain_stream_is_not_taken_for_an_asynchronous_one() -> None:
     chunks = iter_chunks([1], TOKENIZER)
     assert not isinstance(chunks, (AsyncIterable, Awaitable))
     assert isinstance(chunks, Iterable)
-
-
-@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
-    chunks = open_([0], TOKENIZER)
-    told = rf"a {type(chunks).__name__} cannot be copied .*StopSequenceDecoder\.restore returns"
-    with pytest.raises(TypeError, match=told):
-        move(chunks)
 
 
 def test_a_wrong_option_is_reported_before_the_source_is_read() -> None:
