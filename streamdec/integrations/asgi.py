@@ -20,8 +20,8 @@ from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.integrations.sse import HEADERS
-from streamdec.streams.idle import is_cancelled
 from streamdec.streams.text_stream import TextStream
+from streamdec.streams.wakeups import is_cancelled
 
 __all__ = ["EventStreamResponse", "WireStream"]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import SnapshotError
 from tests.core.test_snapshots import moved, mutants, nested, places, texts, values
 from tests.support.snapshots import resealed
@@ -214,18 +214,3 @@ def test_values_at_the_bounds_of_these_checks_are_accepted(
     stream = StopSequenceDecoder.restore(RAW, changed)
     more = 1_000 if "since" in change else 0
     assert stream.num_tokens == KINDS[name].stream().num_tokens + more
-
-
-@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-def test_a_pool_rejects_deeply_nested_lists(depth: int) -> None:
-    pool = DecoderPool(RAW)
-    pool.add("one", USER)
-    usual = json.loads(json.dumps(pool.snapshot()))
-    for place in range(len([*places(usual)])):
-        snapshot = json.loads(json.dumps(usual))
-        holder, key = [*places(snapshot)][place]
-        holder[key] = nested(depth)
-        with pytest.raises(SnapshotError):
-            DecoderPool.restore(RAW, resealed(snapshot))
-    with pytest.raises(SnapshotError):
-        DecoderPool.restore(RAW, nested(depth))  # type: ignore[arg-type]
