@@ -240,7 +240,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     ) -> list[str]:
         """Decode each list of ids in ``batch``, in the threads of the library.
 
-        ``skip_special_tokens`` and errors are as for :meth:`BaseTokenizer.decode_batch`.
+        ``skip_special_tokens`` and errors are as for ``decode``.
         """
         if not self._word_end and not hooks.installed:
             with suppress(TokenizerLibraryError):
