@@ -16,7 +16,6 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import (
-    DecoderPool,
     DecodeStream,
     MockTokenizer,
     StopConditions,
@@ -53,13 +52,10 @@ TOKENIZERS: dict[str, Decoder] = {
     "suffix": _of_pieces(BPESuffix()),
     "ctc": _of_pieces(CTC()),
 }
-Stream: TypeAlias = (
-    DecodeStream | StopSequenceDecoder | DecoderPool | TokenSequence | TextStopDecoder
-)
+Stream: TypeAlias = DecodeStream | StopSequenceDecoder | TokenSequence | TextStopDecoder
 MACHINES: tuple[Callable[[Decoder, Any], Stream], ...] = (
     DecodeStream.restore,
     StopSequenceDecoder.restore,
-    DecoderPool.restore,
     TokenSequence.restore,
     lambda _, snapshot: TextStopDecoder.restore(snapshot),
 )
@@ -126,11 +122,7 @@ PROMISED = (FinishedError, RewriteError, TokenIdError)
 def _step(stream: Stream, token_id: int | None) -> object:
     try:
         if token_id is RELEASE:
-            return None if isinstance(stream, DecoderPool | TextStopDecoder) else stream.release()
-        if isinstance(stream, DecoderPool):
-            chunks = stream.step(dict.fromkeys(stream, token_id))
-            assert all(isinstance(error, PROMISED) for error in stream.errors.values())
-            return chunks
+            return None if isinstance(stream, TextStopDecoder) else stream.release()
         if isinstance(stream, TextStopDecoder):
             return stream.step(BYTES[token_id % len(BYTES)].decode(errors="ignore"))
         if isinstance(stream, TokenSequence):
@@ -142,8 +134,6 @@ def _step(stream: Stream, token_id: int | None) -> object:
 
 def _end(stream: Stream) -> object:
     try:
-        if isinstance(stream, DecoderPool):
-            return [stream.finish(name) for name in [*stream]]
         return stream.text if isinstance(stream, TokenSequence) else stream.flush()
     except PROMISED as error:
         return type(error)
@@ -187,11 +177,6 @@ def seeds() -> dict[str, bytes]:
     windowed = StopSequenceDecoder(TOKENIZERS["window"], StopConditions(stop="\nUser:"))
     windowed.feed([0, 2])
     made["stops-window"] = "window", windowed.snapshot()
-    pool = DecoderPool(TOKENIZERS["fallback"], return_token_ids=True)
-    pool.add("a", StopConditions(stop="\nUser:"), [5], byte_fallback="exact")
-    pool.add(7, unknown_ids="error")
-    pool.step({"a": [6, 7, 2], 7: 1})
-    made["pool"] = "fallback", pool.snapshot()
     made["sequence"] = "bytes", TokenSequence(TOKENIZERS["bytes"], [0, 5, 6, 4]).snapshot()
     return {f"{name}.json": _seed(of, snapshot) for name, (of, snapshot) in made.items()}
 
@@ -211,7 +196,7 @@ def _unfilled(value: Any) -> Any:
 
 FIELDS = ["num_prompt_tokens", "unknown_tokens", "start", "clean", "care", "counts", "since", "end"]
 FIELDS += ["match", "offsets", "spans", "options", "sections", "conditions", "token_ids", "seen"]
-WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "pool", "*", "e4bd", "ff"]
+WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "*", "e4bd", "ff"]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
 
 ``"stop"``: a stop or the engine ended it. ``"length"``: ``max_tokens`` was reached, or the source
 ended without a reason. ``"content_filter"``: a filter of the engine removed the rest of the text.
-``"abort"``: the request was cancelled. ``"error"``: the engine or the
-decoder failed."""
+``"abort"``: the request was cancelled. ``"error"``: the engine or the decoder failed."""
 
 
 def check_finish_reason(reason: object) -> None:
@@ -71,9 +70,8 @@ class Chunk(_Slots):
     token_ids: tuple[int, ...] = ()
     """The ids whose text is complete with this chunk, if ``return_token_ids=True`` asked for them.
 
-    A token that ends inside a character, or whose text is withheld for a stop, belongs to the chunk
-    that outputs the rest. A token without text belongs to the next chunk that has text, or to the
-    last chunk. So the ids of all chunks, joined, are the ids that were read."""
+    A token without text belongs to the next chunk that has text, or to the last chunk. So the ids
+    of all chunks, joined, are the ids that were read."""
 
     @property
     def is_empty(self) -> bool:

@@ -6,6 +6,14 @@ module for each request, so replacing it there is enough. A program that importe
 the module before keeps the library's.
 
 Tried with vLLM 0.33.0, tokenizers 0.22 and 0.23, fastokens 0.3.5.
+
+>>> import tokenizers
+>>> from streamdec.compat import patch_decode_stream
+>>> with patch_decode_stream():  # a DecodeStreamPatch
+...     tokenizers.decoders.DecodeStream.__name__
+'TokenizersDecodeStream'
+>>> tokenizers.decoders.DecodeStream.__name__
+'DecodeStream'
 """
 
 from __future__ import annotations
@@ -41,7 +49,6 @@ class TokenizersDecodeStream:
       character.) Only the necessary end of the prompt is read, and it is not decoded.
     * Text is output as soon as it is certain. The cost of a step does not grow with withheld text.
     * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
-    * It can be pickled.
 
     As in the library there is no flush: text that is withheld after the last token is lost.
 
@@ -141,36 +148,17 @@ class TokenizersDecodeStream:
     # --- copies
 
     def __copy__(self) -> Self:
-        return self._with(self._stream and self._stream.fork())
+        other: Self = object.__new__(type(self))
+        other._prompt, other._skip_special_tokens = self._prompt, self._skip_special_tokens
+        other._tokenizer, other._stream = self._tokenizer, self._stream and self._stream.fork()
+        other._step = other._stream and other._stream.step
+        return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()  # copies share the tokenizer, as in the library
 
-    def _with(self, stream: DecodeStream | None) -> Self:
-        other: Self = object.__new__(type(self))
-        other._prompt, other._skip_special_tokens = self._prompt, self._skip_special_tokens
-        other._tokenizer, other._stream = self._tokenizer, stream
-        other._step = stream and stream.step
-        return other
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), self._prompt, self._skip_special_tokens, self._stream)
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._stream or 'not begun'}>"
-
-
-def _unpickled(
-    kind: type[TokenizersDecodeStream],
-    prompt: Sequence[SupportsIndex],
-    skip_special_tokens: bool,
-    stream: DecodeStream | None,
-) -> TokenizersDecodeStream:
-    """Return an unpickled stream; it continues with the tokenizer of its next step."""
-    made: TokenizersDecodeStream = object.__new__(kind)
-    made._prompt, made._skip_special_tokens = prompt, skip_special_tokens
-    made._tokenizer, made._stream, made._step = _NONE_YET, stream, None
-    return made
 
 
 def _checked(ids: Any) -> Sequence[SupportsIndex]:
@@ -207,13 +195,6 @@ class DecodeStreamPatch:
     It lasts until ``undo()`` or the end of the ``with`` block. It is made by
     :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's class
     returns when the last one is undone.
-
-    >>> import tokenizers
-    >>> from streamdec.compat import DecodeStreamPatch, patch_decode_stream
-    >>> patch = patch_decode_stream()
-    >>> isinstance(patch, DecodeStreamPatch), tokenizers.decoders.DecodeStream.__name__
-    (True, 'TokenizersDecodeStream')
-    >>> patch.undo()
     """
 
     def __init__(self) -> None:
@@ -254,13 +235,5 @@ def patch_decode_stream() -> DecodeStreamPatch:
     request, in the process that serves it. Returns the patch, which can be undone. Any thread may
     call it, any number of times. If fastokens replaces the class too, patch after it and undo
     before it. Existing streams are not changed.
-
-    >>> import tokenizers
-    >>> from streamdec.compat import patch_decode_stream
-    >>> with patch_decode_stream():
-    ...     tokenizers.decoders.DecodeStream.__name__
-    'TokenizersDecodeStream'
-    >>> tokenizers.decoders.DecodeStream.__name__
-    'DecodeStream'
     """
     return DecodeStreamPatch()

@@ -60,17 +60,16 @@ class EncodingSource(Protocol):
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
 
-    Tokens, offsets and integers are computed at their first use, and cached. Without a ``source``,
-    as after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
+    Tokens, offsets and integers are computed at their first use, and cached. Two encodings are
+    equal if their ids are equal.
 
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
         text: the encoded text; None if it is not known.
-        source: the tokenizer, or any :class:`~streamdec.encoding.EncodingSource`.
+        source: the tokenizer, or any :class:`~streamdec.encoding.EncodingSource`. Without it, as
+            after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
-
-    Two encodings are equal if their ids are equal.
 
     Raises:
         OverflowError: an integer is below 0 or above 2**32 - 1.

@@ -1,11 +1,27 @@
 """Hooks and their events, for metrics.
 
-A hook is called for rare events: the end of a stream, the encoding or decoding of a whole text, the
-loading of a tokenizer, a fallback to a slower encoder. Frequent events are counted, and the counts
-are part of the event at the end. No event contains text.
+A hook is called for rare events. Frequent events are counted, and the counts are part of the event
+at the end of a stream. No event contains text. Without a hook, events cost nothing.
 
-:mod:`streamdec.metrics` has hooks for Prometheus and OpenTelemetry. Without a hook, events cost
-nothing.
+Override the methods of a Hook: StreamEnded, Call, Loaded and FellBack are their events.
+
+>>> from streamdec import iter_chunks, load_tokenizer
+>>> from streamdec.metrics import Hook, add_hook
+>>> class Counts(Hook):
+...     def stream_ended(self, event):
+...         print(event.tokenizer_type, event.route, event.finish_reason, event.tokens)
+...     def called(self, event):
+...         print(event.operation, event.texts, event.tokens, event.characters)
+...     def loaded(self, event):
+...         print(event.tokenizer, event.format, event.vocab_size, event.error_type)
+>>> remove = add_hook(Counts())
+>>> tokenizer = load_tokenizer("demo")
+demo huggingface 1200 None
+>>> ids = tokenizer.encode("Hello").ids
+encode 1 3 5
+>>> text = "".join(chunk.text for chunk in iter_chunks(ids, tokenizer))
+huggingface bytes length 3
+>>> remove()
 """
 
 from __future__ import annotations
@@ -46,20 +62,7 @@ FallbackReason = Literal["missing", "refused", "fails"]
 
 
 class StreamEnded(NamedTuple):
-    """The end of a stream, after its source was closed or its request left the pool.
-
-    It contains numbers and names, but no text and no ids.
-
-    >>> from streamdec import MockTokenizer, iter_chunks
-    >>> from streamdec.metrics import Hook, add_hook
-    >>> class Counts(Hook):
-    ...     def stream_ended(self, event):
-    ...         print(event.tokenizer_type, event.route, event.tokens, event.characters)
-    >>> remove = add_hook(Counts())
-    >>> texts = [chunk.text for chunk in iter_chunks([1, 2], MockTokenizer())]
-    mock bytes 2 11
-    >>> remove()
-    """
+    """The end of a stream, after its source was closed or its request left the pool."""
 
     tokenizer_type: str
     """The kind of tokenizer: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``,
@@ -95,18 +98,7 @@ class StreamEnded(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of a tokenizer by its user. Calls that streams make are not reported.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.metrics import Hook, add_hook
-    >>> class Calls(Hook):
-    ...     def called(self, event):
-    ...         print(event.operation, event.texts, event.tokens, event.characters)
-    >>> remove = add_hook(Calls())
-    >>> encoding = MockTokenizer().encode("Hello world")
-    encode 1 2 11
-    >>> remove()
-    """
+    """One call of a tokenizer by its user. Calls that streams make are not reported."""
 
     tokenizer_type: str
     """As in StreamEnded. If the call encoded: the library that did, such as ``fastokens``."""
@@ -125,18 +117,7 @@ class Call(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """One call of ``load_tokenizer``.
-
-    >>> from streamdec import load_tokenizer
-    >>> from streamdec.metrics import Hook, add_hook
-    >>> class Loads(Hook):
-    ...     def loaded(self, event):
-    ...         print(event.tokenizer, event.format, event.vocab_size, event.error_type)
-    >>> remove = add_hook(Loads())
-    >>> tokenizer = load_tokenizer("demo")
-    demo huggingface 1200 None
-    >>> remove()
-    """
+    """One call of ``load_tokenizer``."""
 
     tokenizer_type: str
     """As in StreamEnded; empty if loading failed."""
@@ -153,12 +134,7 @@ class Loaded(NamedTuple):
 
 
 class FellBack(NamedTuple):
-    """A fallback: another library encodes instead of fastokens.
-
-    >>> from streamdec.hooks import FellBack
-    >>> FellBack("huggingface", "refused")
-    FellBack(tokenizer_type='huggingface', reason='refused')
-    """
+    """A fallback: another library encodes instead of fastokens."""
 
     tokenizer_type: str
     """The library that encodes instead."""
@@ -167,23 +143,11 @@ class FellBack(NamedTuple):
 
 
 class Hook:
-    r"""Base class of hooks; each method does nothing until it is overridden.
+    """Base class of hooks; each method does nothing until it is overridden.
 
     Each method gets an ``event``, a named tuple. A method runs in the thread or task of the event,
     with its context variables, and blocks that thread or task, so it should be quick. Exceptions of
     a hook are not propagated. The first of each hook class, method and exception class is logged.
-
-    >>> from streamdec import MockTokenizer, iter_chunks
-    >>> from streamdec.metrics import Hook, add_hook
-    >>> class Stops(Hook):
-    ...     def stream_ended(self, event):
-    ...         print(event.finish_reason, event.stop_kind, event.tokens)
-    >>> remove = add_hook(Stops())
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\n"])
-    >>> [chunk.text for chunk in iter_chunks([0, 1, 2, 0], tokenizer, stop="\n")]
-    stop string 3
-    ['Hi', '!', '']
-    >>> remove()
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
@@ -219,16 +183,6 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
     is registered already.
-
-    >>> from streamdec.metrics import Hook, add_hook
-    >>> hook = Hook()
-    >>> remove = add_hook(hook)
-    >>> try:
-    ...     add_hook(hook)
-    ... except ValueError as error:
-    ...     print("is registered already" in str(error))
-    True
-    >>> remove()
     """
     global installed
     if not isinstance(hook, Hook):

@@ -1,14 +1,21 @@
 """The interfaces of tokenizers, and the rules by which they join tokens.
 
-Two kinds of object can be decoded:
-
-* a :class:`Decoder`, any object with ``decode(token_ids, skip_special_tokens=...)``. It is streamed
-  over a window of recent ids.
-* a :class:`TableDecoder`, which also has the bytes or text of each token and the *rule* that joins
-  them. Its streams decode the bytes of each token, and their text is exact.
-
 The rules are data, so backends need not import :mod:`streamdec.core`, which applies the rules,
 and the core need not import tokenizer libraries.
+
+>>> from streamdec import MockTokenizer
+>>> from streamdec.protocols import *
+>>> def joined(rule, *pieces):
+...     tokens = [piece.encode() for piece in pieces]
+...     return MockTokenizer.from_tokens(tokens, decoder=rule).decode(range(len(tokens)))
+>>> [joined(rule, "un", "do") for rule in (RawBytes(), Concatenation(), Joined())]
+['undo', 'undo', 'un do']
+>>> joined(ByteLevel(), "Ġcaf", "Ã", "©"), joined(ByteFallback(), "caf", "<0xC3>", "<0xA9>")
+(' café', 'café')
+>>> joined(Metaspace(), "▁Hi", "▁there"), joined(BPESuffix(), "lo", "w</w>", "tide</w>")
+('Hi there', 'low tide')
+>>> joined(WordPiece(), "em", "##bed", "it", "."), joined(CTC(), *"hhi|a", "<pad>", "a")
+('embed it.', 'hi aa')
 """
 
 from __future__ import annotations
@@ -44,13 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    r"""Each piece is bytes; all bytes are joined, then decoded (tiktoken, Tekken).
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import RawBytes
-    >>> MockTokenizer.from_tokens([b"\xe4\xbd", b"\xa0"], decoder=RawBytes()).decode([0, 1])
-    '你'
-    """
+    """Each piece is bytes; all bytes are joined, then decoded (tiktoken, Tekken)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +60,12 @@ class ByteLevel:
 
     The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``. The decoder in ``tokenizers``
     has the same name.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import ByteLevel
-    >>> pieces = [piece.encode() for piece in ("Ġcaf", "Ã", "©")]
-    >>> MockTokenizer.from_tokens(pieces, decoder=ByteLevel()).decode([0, 1, 2])
-    ' café'
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """Pieces are text, joined without a separator.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Concatenation
-    >>> MockTokenizer.from_tokens([b"un", b"do"], decoder=Concatenation()).decode([0, 1])
-    'undo'
-    """
+    """Pieces are text, joined without a separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +73,6 @@ class Joined:
     """Pieces are text, joined by ``separator``.
 
     ``tokenizers`` without a decoder uses one space.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Joined
-    >>> MockTokenizer.from_tokens([b"un", b"do"], decoder=Joined("-")).decode([0, 1])
-    'un-do'
     """
 
     separator: str = " "
@@ -100,12 +84,6 @@ class Metaspace:
 
     ``prepend`` removes each ``replacement`` from the first piece. SentencePiece writes spaces in
     this way. The decoder in ``tokenizers`` has the same name.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Metaspace
-    >>> pieces = [piece.encode() for piece in ("▁Hi", "▁there")]
-    >>> MockTokenizer.from_tokens(pieces, decoder=Metaspace()).decode([0, 1])
-    'Hi there'
     """
 
     replacement: str = "\u2581"
@@ -118,12 +96,6 @@ class ByteFallback:
 
     Adjacent bytes form a run. ``metaspace`` is applied afterwards to each text piece and each run
     (ChatGLM3).
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import ByteFallback
-    >>> pieces = [b"caf", b"<0xC3>", b"<0xA9>"]
-    >>> MockTokenizer.from_tokens(pieces, decoder=ByteFallback()).decode([0, 1, 2])
-    'café'
     """
 
     metaspace: Metaspace | None = None
@@ -136,12 +108,6 @@ class WordPiece:
     The first piece is unchanged: it gets no space, and keeps a prefix. BERT uses this rule.
     ``cleanup`` removes spaces before punctuation and contractions in each piece, and makes
     ``" do not"`` ``" don't"``, as the decoder of the same name in ``tokenizers`` does.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import WordPiece
-    >>> pieces = [b"em", b"##bed", b"it", b"."]
-    >>> MockTokenizer.from_tokens(pieces, decoder=WordPiece()).decode([0, 1, 2, 3])
-    'embed it.'
     """
 
     prefix: str = "##"
@@ -153,12 +119,6 @@ class BPESuffix:
     """``suffix`` ends a word. It becomes a space, and is removed from the last piece.
 
     The first GPT uses this rule; it is ``BPEDecoder`` in ``tokenizers``.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import BPESuffix
-    >>> pieces = [b"lo", b"w</w>", b"tide</w>"]
-    >>> MockTokenizer.from_tokens(pieces, decoder=BPESuffix()).decode([0, 1, 2])
-    'low tide'
     """
 
     suffix: str = "</w>"
@@ -171,12 +131,6 @@ class CTC:
     With ``cleanup``, ``delimiter`` becomes a space, and pieces are cleaned up as by WordPiece.
     ``metaspace`` is applied last. Speech models use this rule (connectionist temporal
     classification). The decoder in ``tokenizers`` has the same name.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import CTC
-    >>> pieces = [b"h", b"h", b"i", b"|", b"a", b"<pad>", b"a"]
-    >>> MockTokenizer.from_tokens(pieces, decoder=CTC()).decode(range(7))
-    'hi aa'
     """
 
     pad: str = "<pad>"
@@ -312,8 +266,6 @@ class Decoder(Protocol):
 class TableDecoder(Decoder, Protocol):
     r"""A decoder that also has the pieces of tokens, and the rules that join them.
 
-    Its rules can be compiled into a table.
-
     Its streams work on bytes and are exact. Before its first stream, the rules are compared with
     its ``decode`` for a sample (``sample_ids``).
 
@@ -333,17 +285,12 @@ class TableDecoder(Decoder, Protocol):
     def fingerprint(self) -> str:
         """Identify what the tokenizer decodes: 16 hexadecimal digits, or two such groups.
 
-        Snapshots contain it, and restoring one with another tokenizer raises
-        SnapshotError. Equal tokenizers of one format have equal fingerprints. The
-        fingerprint covers every token, the decoding rules and the skipped ids, in at most 5 ms.
+        Snapshots contain it, and restoring one with another tokenizer raises SnapshotError. It
+        covers every token, the decoding rules and the skipped ids.
 
-        A HuggingFaceTokenizer with more than 1,024 tokens is an exception, because its library
-        takes much longer to list them. Its 16 digits cover the rules, the size, all added tokens
-        and 512 to 1,024 tokens spread over the vocabulary. If it was loaded from a tokenizer.json,
-        a dash and 16 more digits cover the whole vocabulary as the file spells it. A
-        ``tokenizers.Tokenizer`` or a tokenizer of transformers that was passed as an object has
-        only the first 16 digits. Then only those are compared, and a tokenizer that differs in a
-        few ordinary tokens may be accepted. To prevent that, load both from files.
+        A HuggingFaceTokenizer with more than 1,024 tokens that was passed as an object is an
+        exception: its 16 digits cover the rules, the size, all added tokens and 512 to 1,024 other
+        tokens. If it was loaded from a tokenizer.json, 16 more digits cover the whole vocabulary.
         """
         ...
 

@@ -13,7 +13,6 @@ from tests.support.pages import Page
 
 MADE = {
     errors.TokenIdError: ("m", -1, 4),
-    errors.IdleTimeoutError: (1.5, {"format": 1}),
 }
 """The arguments of classes that do not take a message alone."""
 

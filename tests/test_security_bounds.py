@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from streamdec.tokenizers import detect_format
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
 from tests.support import files
-from tests.support.pages import ROOT, Page
+from tests.support.pages import ROOT
 
 
 def model_in(folder: Path) -> Path:
@@ -193,18 +192,3 @@ def test_nothing_is_unpickled() -> None:
             if isinstance(node, ast.ImportFrom) and node.module in ("pickle", "shelve"):
                 found += [f"{path}: {each.name}" for each in node.names if each.name in unsafe]
     assert found == []
-
-
-def test_the_tests_that_the_page_names_exist() -> None:
-    """And each row of its table that is not trusted, and has a bound, names one."""
-    text = Page("docs/explanation/security.md").text.partition("\n## Tokenizer files")[0]
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    named = [row for row in rows[1:] if len(row) == 4]
-    assert len(named) > 50
-    for what, bound, trusted, shown in named:
-        paths = re.findall(r"`([\w/.]+)`", shown)
-        assert all((ROOT / path).is_file() for path in paths), shown
-        is_bounded = (
-            "**not bounded**" not in bound and bound != "output unchanged; you must escape it"
-        )
-        assert paths or trusted.startswith("yes") or not is_bounded, what

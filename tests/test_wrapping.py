@@ -130,13 +130,6 @@ def _pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     return pool.tokenizer, texts[0]
 
 
-def _restored_pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    pool = DecoderPool(tokenizer)
-    pool.add("a", **ALL)
-    pool = DecoderPool.restore(tokenizer, pool.snapshot())
-    return pool["a"].tokenizer, pool.step({"a": ids})["a"].text + pool.finish("a").text
-
-
 def _iter_chunks(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     chunks = iter_chunks(ids, tokenizer, **ALL)
     return chunks.decoder.tokenizer, "".join(chunk.text for chunk in chunks)
@@ -213,7 +206,7 @@ def _subject(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 ENTRIES = [
     *(_stream, _stops, _sequence, _restored_stream, _restored_stops, _restored_sequence),
-    *(_pool, _restored_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
+    *(_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
     *(_mlx_lm, _dynamo, _library, _logprobs, _generate, _subject),
 ]
 

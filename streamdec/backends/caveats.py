@@ -1,4 +1,4 @@
-"""Caveats of a ``tokenizer.json``: where its text or ids differ from what people expect.
+"""Caveats of a ``tokenizer.json``: where text or ids differ from expectations.
 
 In: a loaded tokenizer. Out: a :class:`Caveat` for each kind found, which loading warns about. The
 library itself does what the caveat says, and so does streamdec.

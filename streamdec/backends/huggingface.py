@@ -71,9 +71,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     * a tokenizer of ``fastokens`` that stands in for one of these.
 
     An existing tokenizer is not changed. Other code must not change it afterwards, except for
-    truncation and padding, which are ignored here. Threads may share it. All that decodes also
-    accepts the last three directly: it makes one HuggingFaceTokenizer for each object, and a new
-    one after tokens were added.
+    truncation and padding, which are ignored here. Threads may share it.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
     files beside a ``tokenizer.json``, such as ``tokenizer_config.json``. Transformers and the
@@ -81,8 +79,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Raises
     TypeError for another ``source``, and for ``apply_tokenizer_config=True`` if ``source`` is not a
-    path. Loading takes at most 0.1 ms longer than with the library, plus the time to read the other
-    files. Tables are read when they are needed, one id at a time.
+    path.
 
     >>> from streamdec import HuggingFaceTokenizer
     >>> tokenizer = HuggingFaceTokenizer("path/to/model")
@@ -243,7 +240,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     ) -> list[str]:
         """Decode each list of ids in ``batch``, in the threads of the library.
 
-        ``skip_special_tokens`` and errors are as for :meth:`BaseTokenizer.decode_batch`.
+        ``skip_special_tokens`` and errors are as for ``decode``.
         """
         if not self._word_end and not hooks.installed:
             with suppress(TokenizerLibraryError):

@@ -120,13 +120,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
     ) -> Self:
         """Return the tokenizer of the ``tokenizer.json`` in ``path``.
 
-        Args:
-            path: The file, which may have any name.
-            options: Checked options.
-            apply_tokenizer_config: Whether the files beside ``path`` are read as well; None means
-                ``is_folder``.
-            is_folder: Whether the caller named the folder of ``path``.
-            revision: The commit, for the report.
+        ``is_folder`` says whether the caller named its folder; ``revision`` is the commit, for the
+        report. ``options`` are checked, and ``apply_tokenizer_config`` is as for the class.
 
         Raises the errors of :class:`~streamdec.HuggingFaceTokenizer`.
         """
@@ -170,12 +165,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
     ) -> Self:
         """Return the tokenizer of a ``tokenizer.json`` that was made in memory.
 
-        Args:
-            made: The JSON, and the data that belong to it.
-            path: The file that it was made from.
-            options: Checked options.
-            form: The format of that file, for the report.
-            revision: The commit, for the report.
+        ``path`` is the file that ``made`` was made from, ``form`` its format, and ``revision`` the
+        commit, for the report. ``options`` are checked.
 
         Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason.
         """
@@ -399,11 +390,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
             )
             self._tell("fails")
             return None
-
-    @property
-    def fast_encoder(self) -> FastEncoder | None:
-        """The fastokens encoder if it is in use, else None; for comparisons."""
-        return self._fast
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool

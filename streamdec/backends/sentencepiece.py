@@ -1,10 +1,9 @@
 """SentencePiece: a ``tokenizer.model``, encoded by the library, decoded by rules.
 
 In: a model file or its content. Out: a :class:`~streamdec.protocols.Tokenizer`. The library
-supplies the pieces, their types and the rule for the beginning of a text. For a byte that is not
-part of a character, the library and eager streams output one U+FFFD. ``decode``, and streams with
-``byte_fallback="exact"``, output U+FFFD for each byte of a run if one byte of it is bad, as
-``tokenizers`` does for such models. All of them agree if every run is valid UTF-8.
+supplies the pieces, their types and the rule for the beginning of a text. In a run of bytes that is
+not UTF-8, ``decode`` outputs U+FFFD for each byte, as ``tokenizers`` does for such models; the
+library and eager streams only for each byte that is not part of a character.
 
 Differences from the library:
 
@@ -35,6 +34,7 @@ from streamdec.errors import (
     TokenizerLoadError,
 )
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
+from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
@@ -148,7 +148,9 @@ class SentencePieceTokenizer(BaseTokenizer):
         plain = [i for i in range(self._size) if self._is_plain(i)]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
-            given, theirs = self.decode(ids), self._text(*ids)
+            with suppressed:
+                given = self.decode(ids)
+            theirs = self._text(*ids)
             if given != theirs:
                 told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
                 raise TokenizerLoadError(

@@ -255,7 +255,9 @@ def no_column(name: str, names: Iterable[str]) -> SourceError:
     there = ", ".join(f"{each!a:.40}" for each in shown[:_MOST_NAMES]) or "none"
     if len(shown) > _MOST_NAMES:
         there += f", and {len(shown) - _MOST_NAMES:,} more"
-    return SourceError(f"no column {name!r}; the columns are: {there}; choose one with column=")
+    return SourceError(
+        f"no column {name!r}; the columns are: {there}; choose one with the option column"
+    )
 
 
 def check_new(new: Iterable[str], names: Container[str]) -> None:
@@ -264,5 +266,5 @@ def check_new(new: Iterable[str], names: Container[str]) -> None:
         if name in names:
             raise SourceError(
                 f"there is a column {name!r} already; choose other names for the new columns with "
-                "prefix='new_'"
+                "the option prefix, such as 'new_'"
             )

@@ -15,23 +15,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from jinja2.exceptions import SecurityError, TemplateError
-from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from streamdec.chat.extensions import GenerationTag
-from streamdec.chat.nameless import (
-    NamelessCycler,
-    NamelessJoiner,
-    called,
-    nameless,
-    returning_nameless,
-)
 
 __all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
 
@@ -62,8 +53,6 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime(now)
-    for name in ("lipsum", "raise_exception", "range", "strftime_now"):
-        environment.globals[name] = nameless(environment.globals[name])
     if profile == "hardened":
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
@@ -71,59 +60,16 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, with output free of object addresses and hash order."""
-
-    intercepted_binops = frozenset("-")
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        for name in _RETURNING_ITERATORS:
-            self.filters[name] = returning_nameless(self.filters[name])
-        self.globals["cycler"], self.globals["joiner"] = NamelessCycler, NamelessJoiner
+    """jinja2's sandbox, with a short way to the keys of a dict."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return ``obj.attribute``, or what the sandbox returns instead."""
         if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
-            return obj[attribute]  # the usual case, which the sandbox finds last
-        return nameless(super().getattr(obj, attribute))
-
-    def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return ``obj[argument]``, or what the sandbox returns instead."""
-        if type(obj) is dict and type(argument) is str and argument in obj:
-            return obj[argument]
-        return nameless(super().getitem(obj, argument))
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether the sandbox allows an attribute.
-
-        It allows no property of a class.
-        """
-        return super().is_safe_attribute(obj, attr, value) and type(value) is not property
-
-    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``obj``. Raises SecurityError if it is marked as unsafe.
-
-        It may be marked to take the context.
-        """
-        function = called(obj)
-        if not self.is_safe_callable(function):
-            raise SecurityError(f"{type(function).__name__} is not safely callable")
-        return context.call(function, *args, **kwargs)
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Subtract. The keys of a dict less other keys keep their order."""
-        if not isinstance(left, AbstractSet) and not isinstance(right, AbstractSet):
-            return left - right
-        left = list(left)
-        kept = left - right if isinstance(right, AbstractSet) else set(left) - set(right)
-        return dict.fromkeys(item for item in left if item in kept).keys()
+            return obj[attribute]
+        return super().getattr(obj, attribute)
 
 
 _OF_DICT = frozenset(dir(dict))
-_RETURNING_ITERATORS = (
-    *("batch", "items", "map", "reject", "rejectattr", "reverse", "select", "selectattr"),
-    *("slice", "unique"),
-)
 
 
 def _tojson(

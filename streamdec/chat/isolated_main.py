@@ -21,7 +21,7 @@ from jinja2 import TemplateError, meta
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
 from streamdec.chat.rendering import compile_template, render_compiled
-from streamdec.chat.static_check import RESOURCE_LIMIT, check_template
+from streamdec.chat.static_check import RESOURCE_LIMIT, parse_template
 from streamdec.children.serving import requests, write_answer
 from streamdec.errors import ChatTemplateError
 
@@ -40,7 +40,7 @@ def serve(setup: dict[str, Any]) -> None:
         body = b""
         try:
             if request["asks"] == "content format":
-                text = content_format_of(check_template(environment, setup["source"]).tree)
+                text = content_format_of(parse_template(environment, setup["source"]))
             elif request["asks"] == "undeclared names":
                 text = "\n".join(_undeclared(setup["source"], setup["profile"]))
             else:
@@ -67,7 +67,7 @@ def _undeclared(source: str, profile: str) -> list[str]:
     # vLLM looks with an environment that lacks these two.
     for name in ("raise_exception", "strftime_now"):
         environment.globals.pop(name)
-    tree = check_template(environment, source).tree
+    tree = parse_template(environment, source)
     try:
         return sorted(meta.find_undeclared_variables(tree))
     except (TemplateError, RecursionError) as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamdec.chat.plain import plain
-from streamdec.errors import ChatTemplateError
+from streamdec.errors import ChatTemplateError, warn
 
 ContentFormat = Literal["string", "parts", "parts only"]
 """The content of messages that a template accepts. ``"string"``: a string. ``"parts"``: a string or
@@ -173,8 +173,10 @@ def openai_messages(
     Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
     over them. Other null fields and empty lists of tool calls are dropped.
 
-    Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for tool
-    arguments that are not JSON, for a missing role, for missing or malformed content (an
+    Tool arguments that are not JSON become ``{}``, with a StreamdecWarning: a model wrote them.
+
+    Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for a
+    missing role, for missing or malformed content (an
     assistant's message may have tool calls instead), and for a part other than text if
     ``content_format`` is ``"string"``.
 
@@ -273,8 +275,10 @@ def _tool_call(call: Any, index: int) -> Any:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments) if arguments.strip() else {}
-        except ValueError as error:
+        except ValueError:
             name = function.get("name")
-            told = f"the arguments of tool call {index} ({name!r:.60}) are not JSON: {error}"
-            raise ValueError(told) from error
+            warn(
+                f"the arguments of tool call {index} ({name!r:.60}) are not JSON; they become {{}}"
+            )
+            arguments = {}
     return {**call, "function": {**function, "arguments": arguments or {}}}

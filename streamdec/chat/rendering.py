@@ -13,9 +13,9 @@ from jinja2 import Template
 from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from streamdec.chat.environment import Clock, RaisedByTemplateError, make_environment
+from streamdec.chat.environment import RaisedByTemplateError
 from streamdec.chat.extensions import Spans, spans_of_rendering
-from streamdec.chat.static_check import check_template, error_code, too_much
+from streamdec.chat.static_check import error_code, parse_template, too_much
 from streamdec.errors import ChatTemplateError
 
 _FILE = "<template>"
@@ -28,24 +28,6 @@ MAX_OUTPUT = 64 << 20
 """The most characters that a template may output."""
 
 
-def render_once(
-    source: str,
-    context: Mapping[str, Any],
-    *,
-    profile: str,
-    now: Clock | None = None,
-    environment: ImmutableSandboxedEnvironment | None = None,
-    name: str | None = None,
-) -> tuple[str, list[tuple[int, int]]]:
-    """Compile ``source``, render it with ``context``, and return text and spans.
-
-    ``context`` has the variables. Without ``environment`` a new one is made from ``profile`` and
-    ``now``. ``name`` is the template's name in error messages. Raises :class:`ChatTemplateError`.
-    """
-    environment = make_environment(profile, now=now) if environment is None else environment
-    return render_compiled(compile_template(source, environment, name), context, name)
-
-
 def compile_template(
     source: str, environment: ImmutableSandboxedEnvironment, name: str | None = None
 ) -> Template:
@@ -55,7 +37,7 @@ def compile_template(
     :class:`ChatTemplateError`.
     """
     try:
-        return environment.from_string(check_template(environment, source).tree)
+        return environment.from_string(parse_template(environment, source))
     except ChatTemplateError as error:
         error.template = error.template or name
         raise

@@ -52,16 +52,11 @@ class Origin:
     """The file; the folder if the templates are from several; None if it was given as text."""
     reason: str
     """The reason for choosing it, in a sentence."""
-    names: tuple[str, ...] = ()
-    """The names of the templates, if they have names."""
-    passed_over: tuple[str, ...] = ()
-    """The names of the other files that have a template, which were not used."""
 
     def __str__(self) -> str:
         nowhere = "the simple template" if self.kind == "fallback" else "a text"
         where = nowhere if self.path is None else str(self.path)
-        lost = f" (not used: {', '.join(self.passed_over)})" if self.passed_over else ""
-        return f"{where}: {self.reason}{lost}"
+        return f"{where}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -117,9 +112,7 @@ def given(template: Templates | os.PathLike[str]) -> Found:
 
 def given_as_text(template: Templates) -> Found:
     """Return a caller's templates that are texts. Raises :class:`ChatTemplateError`."""
-    found = named(template)
-    names = () if isinstance(found, str) else tuple(found)
-    return Found(found, Origin("argument", None, "given by the caller", names))
+    return Found(named(template), Origin("argument", None, "given by the caller"))
 
 
 def _is_file(name: str) -> bool:
@@ -135,24 +128,11 @@ def _is_file(name: str) -> bool:
 def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
     """Return the templates of the snapshot in ``folder``; None without any.
 
-    Raises :class:`ChatTemplateError` for a file that cannot be read, unless another one takes
-    precedence over it.
+    Files after the first with a template are not read. Raises :class:`ChatTemplateError` for a file
+    that cannot be read.
     """
     place = Path(os.fsdecode(folder))
-    found: list[Found] = []
-    for look in (_of_files, _of_config, _of_legacy):
-        try:
-            found += [one] if (one := look(place)) is not None else []
-        except ChatTemplateError:
-            if not found:
-                raise
-    if not found:
-        return None
-    first, *others = found
-    lost = [str(one.origin.path.name if one.origin.path else "") for one in others]
-    origin = first.origin
-    told = Origin(origin.kind, origin.path, origin.reason, origin.names, tuple(lost))
-    return Found(first.templates, told)
+    return _of_files(place) or _of_config(place) or _of_legacy(place)
 
 
 INSTEAD = "pass chat_template=, or fallback='simple' for lines of role and content"
@@ -185,7 +165,7 @@ def _of_files(folder: Path) -> Found | None:
     path = main if not files else folder
     reason = f"{FILE} and {FOLDER}/" if main.is_file() else f"{FOLDER}/"
     told = f"{reason} take precedence over JSON"
-    return Found(templates, Origin("jinja file", path, told, tuple(templates)))
+    return Found(templates, Origin("jinja file", path, told))
 
 
 def _of_config(folder: Path) -> Found | None:
@@ -204,9 +184,7 @@ def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
     if template is None:
         return None
     path = folder / name
-    found = named(template, f"{str(path)!r}: chat_template")
-    names = () if isinstance(found, str) else tuple(found)
-    return Found(found, Origin(kind, path, reason, names))
+    return Found(named(template, f"{str(path)!r}: chat_template"), Origin(kind, path, reason))
 
 
 def is_gguf_template(key: str) -> bool:
@@ -226,10 +204,8 @@ def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
             templates[key.removeprefix(_GGUF).removeprefix(".") or _DEFAULT] = value
     if not templates:
         return None
-    reason = f"{_GGUF} in its metadata"
-    if list(templates) == [_DEFAULT]:
-        return Found(templates[_DEFAULT], Origin("gguf", path, reason))
-    return Found(templates, Origin("gguf", path, reason, tuple(templates)))
+    origin = Origin("gguf", path, f"{_GGUF} in its metadata")
+    return Found(templates[_DEFAULT] if list(templates) == [_DEFAULT] else templates, origin)
 
 
 # --- special tokens -------------------------------------------------------------------------------

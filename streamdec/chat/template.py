@@ -35,8 +35,8 @@ from streamdec.chat.messages import (
 from streamdec.chat.plain import plain
 from streamdec.chat.rendering import compile_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import FAILS, check_template
-from streamdec.errors import ChatTemplateError
+from streamdec.chat.static_check import FAILS, parse_template
+from streamdec.errors import ChatTemplateError, warn
 from streamdec.mistakes import check_flag
 
 Fallback = Literal["simple"]
@@ -255,7 +255,8 @@ class ChatTemplate:
         r"""Return the text of :meth:`render`, and the spans of the assistant's text in it.
 
         A span is a start and an end in code points. It is the text that the template outputs
-        between ``{% generation %}`` and ``{% endgeneration %}``; without these, the list is empty.
+        between ``{% generation %}`` and ``{% endgeneration %}``. Without these, the list is empty,
+        and there is a StreamdecWarning.
         ``messages``, the other ``options`` and the errors are those of :meth:`render`. With
         ``continue_final_message`` there are no spans, so it raises
         :class:`~streamdec.errors.ChatTemplateError`.
@@ -268,6 +269,9 @@ class ChatTemplate:
         """
         if options.get("continue_final_message"):
             raise ChatTemplateError("continue_final_message: a message left open has no span")
+        source, _ = self._chosen(options.get("chat_template"), options.get("tools") is not None)
+        if "endgeneration" not in source:
+            warn("the chat template has no {% generation %} tags, so there are no spans")
         return self._render(messages, **options)
 
     def _render(
@@ -408,7 +412,7 @@ class ChatTemplate:
             return content_format_isolated(
                 source, profile=self.profile, is_of_request=not self._is_own(source)
             )
-        return content_format_of(check_template(self._environment, source).tree)
+        return content_format_of(parse_template(self._environment, source))
 
     def openai_messages(
         self,

@@ -45,10 +45,10 @@ class _Fields:
 class StopConditions(_Fields):
     r"""Define when a stream ends. Most names are those of vLLM.
 
-    The arguments are checked when the object is made. It is immutable, hashable and comparable, and
-    any number of streams can share it. Where a list is expected, one string or id stands for a list
-    of one, and None for an empty list. The attributes have the names of the arguments. Lists become
-    tuples without duplicates, sorted except ``stop_regex`` and ``ignore_stops_between``.
+    Immutable, hashable and comparable; any number of streams can share it. Where a list is
+    expected, one string or id stands for a list of one, and None for an empty list. The attributes
+    have the names of the arguments. Lists become tuples without duplicates, sorted except
+    ``stop_regex`` and ``ignore_stops_between``.
 
     Args:
         stop: stop strings. Their text is not output (*hidden*).

@@ -54,17 +54,16 @@ class DecodeStream(TokenDecoder):
             ``decode``.
         TokenIdError: a prompt id (among those that are read) is not a token id.
 
+    The first stream of a tokenizer compares the text of a few hundred ids with ``decode``. If they
+    differ, it warns (StreamdecWarning), and all its streams use the windowed route.
+
     **Cost** does not grow with the stream. On the bytes route a token is computed once and then
-    looked up; on the windowed route each step decodes at most 64 ids, more than once. The first
-    stream of a tokenizer compares the text of a few hundred ids with ``decode``. If they differ, it
-    warns (StreamdecWarning), and all streams of the tokenizer use the windowed route.
+    looked up; on the windowed route each step decodes at most 64 ids, more than once.
 
     **Memory.** A stream takes some 350 bytes, about 5 KB on the windowed route. All streams of a
-    tokenizer share its table: some 350 bytes for each id that was decoded, and at most 65,536
-    entries of 200 bytes for unfinished characters.
+    tokenizer share its table: some 350 bytes for each id that was decoded, and at most 13 MB.
 
-    **Threads.** Use a stream in one thread at a time. Streams of one tokenizer may run in different
-    threads.
+    **Threads.** Use a stream in one thread at a time. Other streams may run in other threads.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"]))

@@ -358,7 +358,7 @@ class TokenDecoder:
         for name in FIELDS:
             setattr(other, name, getattr(self, name))
         other._since = self._since and [*self._since]
-        other._spans = self._spans and self._spans.copy()
+        other._spans = self._spans and SpanLog(self._spans.spans, self._spans.taken)
         return other
 
     def __copy__(self) -> Self:

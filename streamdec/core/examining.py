@@ -1,4 +1,4 @@
-"""What a step does with tokens that are not plain, releases, and the end of a stream.
+"""Tokens that are not plain, releases, and the end of a stream.
 
 :func:`examine` takes over from the hot path (:mod:`streamdec.core.step`) for ids that are stops or
 markers, unknown ids, the first ``min_tokens`` tokens, the last one of ``max_tokens``, spans, and

@@ -336,10 +336,6 @@ class SpanLog:
         self.taken: int = taken
         """How many tokens' spans were taken."""
 
-    def copy(self) -> SpanLog:
-        """Return an independent copy."""
-        return SpanLog(self.spans, self.taken)
-
     def note(
         self, cells: Sequence[Cell], tokens: range, count: int, cut: int | None = None
     ) -> None:

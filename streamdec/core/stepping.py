@@ -50,7 +50,8 @@ def has_sections(decoder: Any) -> bool:
 
 def jailed_chunk(decoder: StopSequenceDecoder) -> Chunk:
     """Return what ``decoder`` jails, in its section, as the end by an error."""
-    return in_section(decoder._section, decoder.jailed, Chunk("", "error"))
+    section = decoder._stops.names[decoder._state.section]
+    return in_section(section, decoder.jailed, Chunk("", "error"))
 
 
 def _of_chunks(decoder: Any, function: Callable[[Any], Any]) -> Callable[[Any], Chunk]:

@@ -55,10 +55,9 @@ class StopSequenceDecoder(TokenDecoder):
 
     It never outputs a part of a hidden stop.
 
-    Two things are withheld: the bytes of an unfinished character (``held``), and text that may
-    still become a hidden stop or a marker (``jailed``), which is shorter than that stop. The
-    stop that is complete first ends the stream. If several are complete at one code point, the
-    longest ends it.
+    Withheld are the bytes of an unfinished character (``held``), and text that may still become a
+    hidden stop or a marker (``jailed``). The stop that is complete first ends the stream, and of
+    several at one code point the longest.
 
     Args:
         tokenizer: as for DecodeStream.
@@ -83,8 +82,7 @@ class StopSequenceDecoder(TokenDecoder):
 
     Raises what DecodeStream and StopConditions raise; TypeError if ``conditions`` is not a
     StopConditions, or is given together with ``stops``, or ``sections`` is not such a dict;
-    ValueError if a section has equal markers or no markers, or a
-    marker opens two sections.
+    ValueError if a section has equal markers or no markers, or a marker opens two sections.
 
     **Sections.** Stops are matched in the whole text, the markers included, except between the
     markers of ``ignore_stops_between``. Positions (``match``, spans, ``num_characters``) count the
@@ -95,10 +93,8 @@ class StopSequenceDecoder(TokenDecoder):
     16 code points, the text of each step is searched.
 
     **Memory.** A stream takes what a DecodeStream takes, plus the jailed text. On the bytes route,
-    streams with equal conditions share some kilobytes: their stops, and at most 32,768 texts of 150
-    bytes. A tokenizer keeps the 4,096 sets of conditions that were used last, at most 32 MiB.
-
-    **Threads** are as for DecodeStream.
+    streams with equal conditions share some kilobytes. A tokenizer keeps the 4,096 sets of
+    conditions that were used last, at most 32 MiB. **Threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -208,8 +204,3 @@ class StopSequenceDecoder(TokenDecoder):
         ('Hi', '\nUs', 'er:')
         """
         return release(self)
-
-    @property
-    def _section(self) -> str | None:
-        """The name of the section in which the jailed text, or the next one, begins."""
-        return self._stops.names[self._state.section]

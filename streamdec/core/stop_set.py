@@ -98,7 +98,9 @@ class StopState(dict[str, "Effect | None"]):
         """Decided text that is not output yet."""
         self.is_settled: bool = not (jailed or stops.matcher.reach(seen))
         """Whether no later stop or marker can begin in the text so far."""
-        firsts = stops.firsts(seen, section) if self.is_settled else None
+        firsts = stops.matcher.firsts(seen) if self.is_settled else None
+        if firsts is not None and stops.labeller is not None:
+            firsts |= stops.labeller.sections.firsts(section)
         self.firsts: frozenset[str] | None = None if stops.has_patterns else firsts
         """Text without these letters is output, and the state stays; None for any letters."""
         self.letters: int = LETTERS
@@ -239,13 +241,6 @@ class StopSet:
         )
         return self.state(self.matcher.start(at), section)
 
-    def firsts(self, seen: Seen, section: int) -> frozenset[str] | None:
-        """Return the letters with which a stop or marker may begin: see Matcher."""
-        letters = self.matcher.firsts(seen)
-        if letters is None or self.labeller is None:
-            return letters
-        return letters | self.labeller.sections.firsts(section)
-
     def learn(self, state: StopState, text: str) -> Effect | None:
         """Compute what ``text`` does in ``state``, and store it if it may come again."""
         effect: Effect | None = None
@@ -350,7 +345,7 @@ class StopSet:
 def _forget_ids(table: weakref.ref[Table], ids: frozenset[int]) -> None:
     found = table()
     if found is not None:
-        found.forget_ids(ids)
+        found.name_ids(ids, by=-1)
 
 
 def _named_stops(conditions: StopConditions, skipped: SkippedIds) -> Mapping[int, NamedStop]:

@@ -49,7 +49,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, Literal, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
@@ -203,28 +203,19 @@ class Table(ABC):
         """How many transitions and rows are stored."""
         return self._num_stored + len(self.idle_row)
 
-    def name_ids(self, token_ids: Iterable[int]) -> None:
-        """Mark ``token_ids`` as NAMED, until ``forget_ids`` is called as often."""
+    def name_ids(self, token_ids: Iterable[int], by: Literal[1, -1] = 1) -> None:
+        """Mark ``token_ids`` as NAMED, or (by -1) undo one such call."""
         with self._lock.inner:
             for token_id in token_ids:
-                self._named[token_id] += 1
-                if self._named[token_id] == 1:
-                    self._drop(token_id)
-
-    def forget_ids(self, token_ids: Iterable[int]) -> None:
-        """Undo one call of ``name_ids``."""
-        with self._lock.inner:
-            for token_id in token_ids:
-                self._named[token_id] -= 1
+                was_named = token_id in self._named
+                self._named[token_id] += by
                 if not self._named[token_id]:
                     del self._named[token_id]
-                    self._drop(token_id)
-
-    def _drop(self, token_id: int) -> None:
-        """Drop the transitions of ``token_id``."""
-        for row in (self.idle_row, *self._rows.values()):
-            if row is not None:
-                row.pop(token_id, None)
+                if was_named == (token_id in self._named):
+                    continue
+                for row in (self.idle_row, *self._rows.values()):
+                    if row is not None:  # on the windowed route nothing is stored
+                        row.pop(token_id, None)
 
     # --- what a kind of table defines: the states, and what a token does in them
 

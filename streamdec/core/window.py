@@ -66,7 +66,7 @@ class WindowState(NamedTuple):
 
 
 class WindowTable(Table):
-    """The table of a tokenizer that cannot be compiled. Nothing is stored: each step decodes.
+    """The table of a tokenizer that cannot be compiled: each step decodes.
 
     Raises ValueError for options that this route cannot honour.
     """

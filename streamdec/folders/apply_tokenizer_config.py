@@ -3,18 +3,11 @@
 In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the
 tokenizer that transformers makes from the folder, and a list of the changes.
 
-An engine sees more than the ``tokenizer.json``:
-
-- transformers adds the tokens of ``tokenizer_config.json`` whose flags differ or which are missing,
-  and those that have a role. Without an ``added_tokens_decoder`` in that file, it also reads
-  ``special_tokens_map.json`` and ``added_tokens.json`` (:mod:`streamdec.folders.folder_tokens`).
-- Some classes build the tokenizer from the vocabulary and ignore the rest of the file
-  (:mod:`streamdec.folders.class_pipelines`). They keep only declared tokens.
-- ``add_bos_token`` and ``add_eos_token`` decide what ``add_special_tokens`` adds.
-
-Every id that a file declares is compared with the result (:mod:`streamdec.folders.agreement`).
-transformers ignores contradictions, so they are warnings. If code of the folder makes the
-tokenizer, they are errors.
+transformers adds the tokens that other files declare (:mod:`streamdec.folders.folder_tokens`). Some
+classes build the tokenizer from the vocabulary and ignore the rest of the file
+(:mod:`streamdec.folders.class_pipelines`). Every declared id is compared with the result
+(:mod:`streamdec.folders.agreement`): transformers ignores contradictions, so they are warnings. If
+code of the folder makes the tokenizer, they are errors.
 """
 
 from __future__ import annotations

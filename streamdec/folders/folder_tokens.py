@@ -2,11 +2,7 @@
 
 In: the files beside a tokenizer (``tokenizer_config.json`` and its like). Out: the tokenizer class
 that transformers 5 would choose, the tokens that the files declare, and the token of each role.
-:func:`load_tokenizer`, chat templates and ``streamdec.preflight`` all use :func:`resolve`, so they
-cannot disagree about a token.
-
-The rules are those of transformers 5 (``tokenization_auto.py``, ``tokenization_utils_base.py`` and
-``tokenization_utils_tokenizers.py``). Code of the folder itself is never run.
+Loading, chat templates and ``streamdec.preflight`` all use :func:`resolve`.
 """
 
 from __future__ import annotations

@@ -101,8 +101,9 @@ def _choose(
 def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, str]:
     for name, data in (("tokenizer_config.json", tokenizer_config), ("config.json", config)):
         declared = data.get("tokenizer_class")
-        if isinstance(declared, str) and declared:
-            return declared, name
+        if declared:
+            # No class has the name of another value, so loading warns of it.
+            return declared if isinstance(declared, str) else f"{declared!r:.40}", name
     return "", ""
 
 

@@ -109,13 +109,8 @@ class GenerateStreamer:
             RuntimeError: the streamer was used before.
             TypeError: ``kwargs`` has a ``streamer`` or ``stopping_criteria`` (``max_time`` and
                 ``max_new_tokens`` are accepted); ``kwargs`` or the ``generation_config`` has
-                ``stop_strings`` (use the streamer's ``stop``); ``args`` has more than two values.
+                ``stop_strings`` (use the streamer's ``stop``).
         """
-        if len(args) > 2:
-            raise TypeError(
-                "start() takes model, inputs and generation_config by position; "
-                "pass the other arguments by name"
-            )
         instead_of = {
             "streamer": "it passes itself",
             "stop_strings": "pass stop= to the streamer",

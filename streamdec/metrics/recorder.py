@@ -64,12 +64,13 @@ class Recorder(Hook, ABC):
         Called once for each instrument and set of labels.
         """
 
-    def stream_ended(self, event: Any) -> None:
+    def stream_ended(self, event: StreamEnded | Call | Loaded | FellBack) -> None:
         """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
+        values: tuple[Any, ...] = event
         kind = self._kinds[type(event)]
-        key = kind.key(event)
+        key = kind.key(values)
         for record, place in kind.takers.get(key) or self._begin(kind, key):
-            record(1 if place is None else event[place])
+            record(1 if place is None else values[place])
 
     called = fell_back = stream_ended
 

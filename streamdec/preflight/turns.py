@@ -277,8 +277,8 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     Raises :class:`ChatTemplateError` for a template over a limit, or with a syntax error.
     """
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
-    report = import_module("streamdec.chat.static_check").check_template(environment, source)
-    nodes, find = import_module("jinja2.nodes"), report.tree.find_all
+    find = import_module("streamdec.chat.static_check").parse_template(environment, source).find_all
+    nodes = import_module("jinja2.nodes")
     names = [*find(nodes.Name)]
     stored = {node.name for node in names if node.ctx != "load"}
     stored |= {node.name for node in find(nodes.Macro)}
@@ -291,13 +291,15 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     }
     lacking = [node for node in find(nodes.Filter) if node.name not in environment.filters]
     lacking += [node for node in find(nodes.Test) if node.name not in environment.tests]
-    called = (node.node for node in find(nodes.Call) if isinstance(node.node, nodes.Name))
-    lacking += [node for node in called if node.name in undeclared - asked]
+    called = [node.node for node in find(nodes.Call)]
+    functions = [node for node in called if isinstance(node, nodes.Name)]
+    methods = [node for node in called if isinstance(node, nodes.Getattr)]
+    lacking += [node for node in functions if node.name in undeclared - asked]
     unknown: dict[str, int] = {}
     for node in lacking:
         unknown.setdefault(node.name, node.lineno)
     return StaticFacts(
-        report.called_names,
+        frozenset([*(node.name for node in functions), *(node.attr for node in methods)]),
         dict(sorted(unknown.items())[:_MOST_SHOWN]),
         frozenset(sorted(undeclared - set(unknown))[:_MOST_SHOWN]),
     )

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from starlette.types import Receive, Send
+
 from streamdec.integrations._json import json_bytes
-from streamdec.integrations._sending import Receive, Send
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.text_stream import TextStream
 

@@ -72,7 +72,7 @@ class Engine(Protocol):
 
     It returns an asynchronous iterator; or an iterable, which is read in a separate thread; or an
     awaitable of one of them. Its outputs are ids, lists of ids, or other outputs that
-    :class:`~streamdec.streams.outputs.OutputReader` reads. The iterator is closed at the end, at a
+    :func:`~streamdec.wrap` reads. The iterator is closed at the end, at a
     stop, or when the client disconnects; abort the request then. A plain iterable cannot be
     interrupted: it counts as a running stream until its current step has ended. The call itself
     must not block; write a generator instead.

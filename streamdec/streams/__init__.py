@@ -1,7 +1,7 @@
 """Streams: from the outputs of an engine to chunks of text.
 
 The functions and classes that most programs need are in :mod:`streamdec`. Here are the types of
-options and outputs, for annotations and for engines of one's own.
+options and chunks, for annotations.
 
 ``text_stream`` reads an asynchronous engine, ``text_iterator`` a plain one; ``token_queue`` takes
 ids from an engine that pushes; ``pool`` steps many requests in one call.
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamdec.chunks import SectionChunk, StopReason
     from streamdec.core.stop_sequence_decoder import DecoderOptions
-    from streamdec.streams.outputs import Delta, OutputReader
     from streamdec.streams.sinks import Sink
 
-__all__ = ["DecoderOptions", "Delta", "OutputReader", "SectionChunk", "Sink", "StopReason"]
+__all__ = ["DecoderOptions", "SectionChunk", "Sink", "StopReason"]
 
 if not TYPE_CHECKING:
     from streamdec.lazy import lazy
@@ -25,7 +24,6 @@ if not TYPE_CHECKING:
         {
             "streamdec.chunks": "SectionChunk StopReason",
             "streamdec.core.stop_sequence_decoder": "DecoderOptions",
-            "streamdec.streams.outputs": "Delta OutputReader",
             "streamdec.streams.sinks": "Sink",
         },
     )

@@ -18,9 +18,9 @@ import gc
 import inspect
 import math
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from types import AsyncGeneratorType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -43,8 +43,8 @@ class AsyncClosing(BaseClosing):
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
-                if is_of_generator(action) and self._may_hold_a_scope():
-                    await completed(action)
+                if _is_of_generator(action) and self._may_hold_a_scope():
+                    await _awaited(action, cast(Awaitable[object], action()))
                 else:
                     interrupt = await _shielded(action, self._errors, interrupt)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
@@ -83,38 +83,30 @@ class AsyncClosing(BaseClosing):
         return scope is not now
 
 
-def is_of_generator(action: Callable[[], object] | None) -> bool:
+def _is_of_generator(action: Callable[[], object]) -> bool:
     """Whether ``action`` is a method of an asynchronous generator."""
     return isinstance(getattr(action, "__self__", None), AsyncGenerator)
 
 
-async def completed(action: Callable[[], object]) -> None:
-    """Call ``action``, and await its result if that is awaitable.
+async def _awaited(action: Callable[[], object], result: Awaitable[object]) -> None:
+    """Await the ``result`` of ``action``.
 
     Raises SourceError, which says what to change, if a generator exits its scopes in the wrong
     order.
     """
     try:
-        result = action()
-        if inspect.isawaitable(result):
-            await result
+        await result
     except BaseException as error:
-        found = closing_error(error) if is_of_generator(action) else error
-        if found is error:
-            raise
-        raise found from error
+        if _is_of_generator(action) and _is_of_scopes(error):
+            raise SourceError(HOLDS_A_SCOPE) from error
+        raise
 
 
-def closing_error(error: BaseException) -> BaseException:
-    """Return ``error``, or a SourceError if a scope across a ``yield`` caused it."""
-    holds = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
+def _is_of_scopes(error: BaseException) -> bool:
+    """Whether a scope across a ``yield`` caused ``error``."""
     if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
-        holds = error.split(GeneratorExit)[1] is None
-    if not holds:
-        return error
-    found = SourceError(HOLDS_A_SCOPE)
-    found.__cause__ = error
-    return found
+        return error.split(GeneratorExit)[1] is None
+    return isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
 
 
 HOLDS_A_SCOPE = (
@@ -155,13 +147,11 @@ async def _shielded(
         has_begun = True
         try:
             with scope:
-                await result
-        except BaseException as error:  # noqa: BLE001 (the reader raises it)
-            found = closing_error(error) if is_of_generator(action) else error
-            if isinstance(found, Exception):
-                errors.append(found)
-            else:
-                fatal = found
+                await _awaited(action, result)
+        except Exception as error:  # noqa: BLE001 (the reader raises it)
+            errors.append(error)
+        except BaseException as error:  # noqa: BLE001 (as above)
+            fatal = error
         finally:
             done.set()
 

@@ -7,10 +7,6 @@ belongs to the next chunk that has text.
 So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones: these
 begin with the oldest token whose text is held or jailed. The last chunk takes all.
 
-With the tokens ``b"caf"``, ``b"\xc3"`` and ``b"\xa9"``: the first chunk has the first id. The
-second token ends inside a character, so its id waits. The third completes that character, so both
-ids belong to its chunk.
-
 >>> from streamdec import MockTokenizer, iter_chunks
 >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
 >>> chunks = iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)

@@ -1,7 +1,6 @@
 """Warn of outputs that look cumulative.
 
-Such an output has all ids so far instead of only the new ones, so text is repeated. In: the ids of
-each output. Out: a warning (StreamdecWarning), once.
+Such an output has all ids so far, so text is repeated.
 """
 
 from __future__ import annotations
@@ -23,9 +22,6 @@ class GrowthWatch:
 
     Args:
         advice: the part of the warning that says what to do.
-
-    **Memory.** The ids of the last output, while every output so far began with all ids of the
-    previous one.
     """
 
     def __init__(self, advice: str) -> None:

@@ -1,8 +1,7 @@
-"""The outputs of engines, read as token ids.
+"""Read token ids and finish reasons from the outputs of engines.
 
-In: one *output* of a source, in the shape that its engine uses. Out: a :class:`Delta` with the new
-ids and, at the end, the engine's finish reason. No engine is imported, and nothing is decoded.
-The shape of the first outputs is remembered (:mod:`streamdec.streams.shapes`).
+No engine is imported, and nothing is decoded. The shape of the first outputs is remembered
+(:mod:`streamdec.streams.shapes`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, SupportsIndex, cast, get_args
+from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import check_dimensions
@@ -20,13 +19,7 @@ from streamdec.streams.growth import GrowthWatch
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 from streamdec.streams.sources import is_plain
 
-__all__ = [
-    "Delta",
-    "OutputReader",
-    "checked_ids",
-    "ending",
-    "ids_of",
-]
+__all__ = ["OutputReader", "checked_ids", "ending", "ids_of"]
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -54,27 +47,7 @@ MISSING: Any = object()
 
 Ids = Sequence[SupportsIndex]
 Parts = tuple[Ids, str | None, str | int | None]
-"""The fields of a Delta."""
-
-
-class Delta(NamedTuple):
-    """The new ids of one output, and the finish reason if it is the last output.
-
-    Streams also accept it as an output of an engine.
-
-    >>> from streamdec import MockTokenizer, iter_chunks
-    >>> from streamdec.streams.outputs import Delta
-    >>> engine = [Delta([1, 2]), Delta([3], finish_reason="max_tokens")]
-    >>> [(chunk.text, chunk.finish_reason) for chunk in iter_chunks(engine, MockTokenizer())]
-    [('Hello world', None), (' test', None), ('', 'length')]
-    """
-
-    token_ids: Sequence[SupportsIndex] = ()
-    """The new ids."""
-    finish_reason: str | None = None
-    """The engine's own finish reason; None if it has not ended."""
-    stop_reason: str | int | None = None
-    """The stop that the engine reports; None without one."""
+"""The new ids of an output, the engine's finish reason, and the stop that the engine reports."""
 
 
 def ending(word: str) -> FinishReason:
@@ -122,33 +95,14 @@ def checked_ids(value: Any) -> Sequence[SupportsIndex]:
 
 
 class OutputReader:
-    """Reads the outputs of one source, in order.
-
-    An output is an id, several ids (a list, an array, a tensor), or an engine's own object or dict.
-    Such an object, or one of its ``outputs``, has ids in the field ``token_ids``, ``output_ids`` or
-    ``token_ids_diff``. Its finish reason is in the field ``finish_reason``, there or in
-    ``meta_info``; the stop that matched is in ``stop_reason`` (SGLang: ``matched``).
-
-    Warns (StreamdecWarning) if outputs look cumulative and ``cumulative`` was not given: once, at
-    the first output that repeats two different ids, if all outputs so far began with all ids of
-    the output before. It is a warning, because new ids may repeat by chance.
+    """Reads the outputs of one source, in order; see :func:`~streamdec.wrap`.
 
     Args:
-        ids: called with each output; returns its ids, None if it has none, or another output as
-            above. The finish reason is read from the output itself.
+        ids: called with each output; returns its ids, None if it has none, or another output. The
+            finish reason is read from the output itself.
         cumulative: whether an output has all ids since the beginning instead of only the new ids.
         index: which sample of a request to read, if the request has several. It is compared with
             the sample's field ``index``, or with its place among the ``outputs``.
-
-    **Memory.** A count, the last eight ids of a cumulative output, and the ids of the last output
-    while every output so far began with all ids of the previous one.
-
-    >>> from streamdec.streams.outputs import OutputReader
-    >>> vllm = OutputReader(cumulative=True)
-    >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6]}]})
-    Delta(token_ids=[5, 6], finish_reason=None, stop_reason=None)
-    >>> vllm.read({"outputs": [{"index": 0, "token_ids": [5, 6, 7], "finish_reason": "length"}]})
-    Delta(token_ids=[7], finish_reason='length', stop_reason=None)
     """
 
     num_seen = 0
@@ -188,27 +142,12 @@ class OutputReader:
         self._index = self._chosen = index
         self.shape = no_shape
 
-    def read(self, output: Any) -> Delta:
-        """Return the ids and the finish reason that ``output`` adds.
+    def parts(self, output: Any) -> Parts:
+        """Return the ids that ``output`` adds, the engine's finish reason, and its stop.
 
         Raises SourceError for an output without ids, for a cumulative output that does not begin
         with the ids before it, for a second sample without ``index``, and for ``token_ids_diff`` of
         several samples without ``cumulative``. Errors of ``ids`` are raised unchanged.
-
-        >>> from streamdec import SourceError
-        >>> from streamdec.streams.outputs import OutputReader
-        >>> try:
-        ...     OutputReader().read({"text": "Hi"})
-        ... except SourceError as error:
-        ...     print(str(error)[:60])
-        no token ids in a dict of ['text'], which the source yielded
-        """
-        return Delta(*self.parts(output))
-
-    def parts(self, output: Any) -> Parts:
-        """Return the fields of ``read(output)`` as a plain tuple, which is faster.
-
-        Raises SourceError as ``read`` does.
         """
         if type(output) is self._known_type:
             ids = self.shape(output)

@@ -1,29 +1,23 @@
-"""Many streams by request id, for an engine that generates for all in one loop.
-
-In: the new ids of a round, by request. Out: the chunk of each request. The pool uses no event loop
-and no threads. An error of one request ends only that request.
-"""
+"""Many streams by request id, for an engine that generates for all in one loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Self, SupportsIndex, Unpack, get_args
+from typing import Any, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import StopConditions
 from streamdec.core.shared_tables import check_decoder, tokenizer_for
-from streamdec.core.snapshots import shown
-from streamdec.core.stepping import has_sections, jailed_chunk
+from streamdec.core.stepping import jailed_chunk
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
-from streamdec.errors import QueueFullError, SnapshotError, UnknownRequestError
+from streamdec.errors import UnknownRequestError
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
 from streamdec.streams.growth import RoundsWatch
 from streamdec.streams.outputs import checked_ids
 from streamdec.streams.owners import disown, own
-from streamdec.streams.pool_snapshots import dump, requests_in, waiting_in
-from streamdec.streams.sinks import Sender, Sink, check_result, sender_of
+from streamdec.streams.sinks import Sink, check_result, check_sink
 from streamdec.streams.stepper import Stepper, take_chunk
 
 __all__ = ["DecoderPool"]
@@ -45,8 +39,7 @@ class DecoderPool:
     Raises TypeError if ``tokenizer`` is not a tokenizer.
 
     **Memory.** About 1.1 KB for each request (1.3 KB with ``return_token_ids``), also for each in
-    ``ended``. **Cost.** A round costs little more than the steps of its requests; requests without
-    ids cost nothing. **Threads.** One thread at a time.
+    ``ended``. **Threads.** One thread at a time.
 
     >>> from streamdec import DecoderPool, MockTokenizer
     >>> pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b" there", b"\nUser:"]))
@@ -113,15 +106,12 @@ class DecoderPool:
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
         """Add a request with your ``decoder``, which only the pool may then step.
 
+        So a request continues elsewhere: there, adopt the decoder that
+        ``StopSequenceDecoder.restore`` returns for ``pool[request_id].snapshot()``.
+
         Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
         ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
         steps; TypeError if either has a wrong type.
-
-        >>> from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
-        >>> pool = DecoderPool(MockTokenizer())
-        >>> pool.adopt(7, StopSequenceDecoder(pool.tokenizer, StopConditions(max_tokens=1)))
-        >>> pool.step({7: 1})
-        {7: Chunk(text='Hello', finish_reason='length')}
         """
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
@@ -169,11 +159,10 @@ class DecoderPool:
         ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
 
         For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
-        is no chunk. An engine that runs a step ahead sends ids of requests that have just ended. So
-        after each round it drops the requests in ``ended`` and ``errors``.
+        is no chunk. So after each round, an engine drops the requests in ``ended`` and ``errors``.
 
         With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
-        a chunk for each. Sinks get these.
+        a chunk for each.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
@@ -187,10 +176,8 @@ class DecoderPool:
         >>> chunks = pool.step({"a": [1, -5], "b": 2})
         >>> chunks["a"].text, chunks["a"].finish_reason
         ('Hello', 'error')
-        >>> for request_id, error in pool.errors.items():
-        ...     print(f"{request_id}: {type(error).__name__}: {error}")
-        a: TokenIdError: token 1 is out of range: -5; a token id is an integer from 0 to 4294967295
-        b: UnknownRequestError: the pool has no request 'b'
+        >>> str(pool.errors["b"])
+        "the pool has no request 'b'"
         """
         if not isinstance(token_ids, Mapping):
             told = f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
@@ -261,25 +248,20 @@ class DecoderPool:
         cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
         round was stepped; then ``chunks`` has what ``step`` would have returned.
 
-        While the sink's ``is_behind`` is true, chunks are joined. If more than 65,536 code points
-        wait, the request ends: the sink gets all waiting text and the finish reason ``"abort"``,
-        and a QueueFullError is in ``errors``.
-
         Args:
             request_id: a request of the pool.
-            sink: a callable that takes a chunk; None to return the chunks again. The sink before
-                gets the text that waits for it, and ``attach`` raises what that sink raises.
+            sink: a callable that takes a chunk; None to return the chunks again.
 
         Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
         be called.
         """
-        if isinstance(before := self._sinks.get(request_id), Sender):
-            before.send_waiting()  # the sink may end the request
-        decoder = self[request_id]
-        if sink is not None:
-            self._sinks[request_id] = sender_of(sink, has_sections=has_sections(decoder))
-        else:
+        if request_id not in self:
+            raise UnknownRequestError(request_id)
+        if sink is None:
             self._sinks.pop(request_id, None)
+        else:
+            check_sink(sink)
+            self._sinks[request_id] = sink
 
     def _send(
         self, request_id: RequestId, stepper: object, sink: Callable[[Chunk], object], chunk: Chunk
@@ -290,22 +272,13 @@ class DecoderPool:
         try:
             if (result := sink(chunk)) is not None:
                 check_result(result)
-            return
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
-        unsent = sink.waiting if isinstance(sink, Sender) else [chunk]
-        if self._steppers.get(request_id) is stepper:  # the sink may have added another request
-            last = self._last_chunk(request_id, "abort")
-            self._remove(request_id, last)
-            unsent.append(last)
-            if isinstance(sink, Sender) and isinstance(error, QueueFullError):
-                try:
-                    sink.send_waiting()
-                    return
-                except BaseException as again:  # noqa: BLE001 (as above: the client may be gone)
-                    self._noted(again)
-                    unsent = sink.waiting
-        error.chunk = joined(*unsent)  # type: ignore[attr-defined]
+            if self._steppers.get(request_id) is stepper:  # the sink may have added another request
+                last = self._last_chunk(request_id, "abort")
+                self._remove(request_id, last)
+                chunk = joined(chunk, last)
+            error.chunk = chunk  # type: ignore[attr-defined]
 
     def _noted(self, raised: BaseException) -> Exception:
         """Return an error with a chunk of its own for what a sink has ``raised``."""
@@ -390,45 +363,3 @@ class DecoderPool:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} requests>"
-
-    # --- JSON
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state of the pool, without its sinks, as a dict of JSON types.
-
-        With ``return_token_ids`` it has the ids without a chunk so far. The pool does not change.
-        For one request, take ``pool[request_id].snapshot()``, and pass the decoder that
-        ``StopSequenceDecoder.restore`` returns to ``adopt``.
-
-        >>> from streamdec import DecoderPool, MockTokenizer
-        >>> pool = DecoderPool(MockTokenizer())
-        >>> pool.add("a")
-        >>> pool.step({"a": 1})["a"].text
-        'Hello'
-        >>> DecoderPool.restore(MockTokenizer(), pool.snapshot()).step({"a": 2})["a"].text
-        ' world'
-        """
-        return dump(self._requests)
-
-    @classmethod
-    def restore(
-        cls, tokenizer: Decoder, snapshot: Mapping[str, Any], *, return_token_ids: bool = False
-    ) -> Self:
-        """Return the pool that ``snapshot()`` described.
-
-        Args:
-            tokenizer: a tokenizer that decodes as the tokenizer of the snapshot does.
-            snapshot: the dict that ``snapshot()`` returned, or the same dict from JSON.
-            return_token_ids: as for the constructor.
-
-        Raises SnapshotError, which names the request, for another ``tokenizer`` and for an object
-        that is not a snapshot of a pool.
-        """
-        pool = cls(tokenizer, return_token_ids=return_token_ids)
-        for name, data, *waiting in requests_in(snapshot):
-            try:
-                decoder = StopSequenceDecoder.restore(tokenizer, data)
-                pool._begin(name, decoder, waiting_in(waiting))
-            except (RecursionError, TypeError, ValueError) as error:  # or a SnapshotError
-                raise SnapshotError(f"request {shown(name)}: {error}") from error
-        return pool

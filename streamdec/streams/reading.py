@@ -1,14 +1,11 @@
-"""Turn the outputs of a source into chunks, for plain and asynchronous streams.
-
-In: outputs. Out: chunks. The last chunk is kept until the source is closed.
-"""
+"""Turn the outputs of a source into chunks, for plain and asynchronous streams."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Literal, NoReturn, SupportsIndex, TypeVar, get_args
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, get_args
 
 from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
 from streamdec.core.stepping import decoder_behind
@@ -67,13 +64,12 @@ class Reading:
     def __init__(
         self,
         machine: Machine | TextStopDecoder,
-        *,
-        ids: Callable[[Any], Any] | None = None,
-        cumulative: bool = False,
-        index: int | None = None,
-        chunk_by: ChunkBy = "output",
-        return_token_ids: bool = False,
-        finish_reason: FinishReason = "length",
+        ids: Callable[[Any], Any] | None,
+        cumulative: bool,
+        index: int | None,
+        chunk_by: ChunkBy,
+        return_token_ids: bool,
+        finish_reason: FinishReason,
     ) -> None:
         if chunk_by not in get_args(ChunkBy):
             known = " or ".join(map(repr, get_args(ChunkBy)))
@@ -248,8 +244,8 @@ class BaseStream(Generic[M]):
     def pending_text(self) -> str:
         """The text that would be output if no more ids came. Reading it changes nothing.
 
-        It is "" after the last chunk. A Sequence has no end: there it is the U+FFFD of the held
-        bytes, or "" if none are held.
+        It is "" after the last chunk. Of a Sequence, which has no end, it is the U+FFFD of the held
+        bytes.
         """
         return self._reading.pending_text
 
@@ -257,8 +253,7 @@ class BaseStream(Generic[M]):
     def pending_token_ids(self) -> tuple[int, ...]:
         """The ids that were read and have no chunk yet; () without ``return_token_ids``.
 
-        These are the ids of ``pending_text``, and ids without text. They are not part of a
-        snapshot.
+        They are not part of a snapshot.
         """
         return self._reading.pending_token_ids
 
@@ -285,10 +280,3 @@ class BaseStream(Generic[M]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.decoder!r}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, because it reads a source; pass "
-            "its snapshot() on, and make a new stream of the decoder that "
-            f"{type(decoder_behind(self.decoder)).__name__}.restore returns"
-        )

@@ -1,12 +1,8 @@
-"""Fast readers for the outputs of engines.
+"""Fast readers for outputs that have the shape of an earlier output.
 
-In: one output that was read in general, and where its ids were found. Out: a function that reads
-outputs of exactly this shape. It returns None for any other output, and then
-:class:`~streamdec.streams.outputs.OutputReader` reads it in general.
-
-The shape is that of most outputs: one sample, with a list of ids, and without a finish reason. So
-only the ids must be returned. A field is read directly, because asking whether it exists takes
-three times as long.
+The shape is that of most outputs: one sample, with a list of ids, and without a finish reason.
+:class:`~streamdec.streams.outputs.OutputReader` reads all others. A field is read directly, because
+asking whether it exists takes three times as long.
 """
 
 from __future__ import annotations

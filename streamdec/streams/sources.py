@@ -41,8 +41,7 @@ def iterator_of(source: Any) -> Iterator[Any]:
         raise _not_a_source(source, is_async=False)
     check_dimensions(source)
     _warn_of_ended(source)
-    iterator = iter(source)
-    return iterator if hasattr(iterator, "__iter__") else _Bare(iterator)
+    return iter(source)
 
 
 def async_iterator_of(source: Any) -> AsyncIterator[Any]:
@@ -53,7 +52,7 @@ def async_iterator_of(source: Any) -> AsyncIterator[Any]:
     if hasattr(source, "__aiter__"):
         _warn_of_ended(source)
         iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator if hasattr(iterator, "__aiter__") else _AsyncBare(iterator)
+        return iterator
     if not is_plain(source) or inspect.isawaitable(source):
         raise _not_a_source(source, is_async=True)
     return Blocking(iterator_of(source))
@@ -88,39 +87,11 @@ def _warn_of_ended(source: object) -> None:
         )
 
 
-class _Bare:
-    """Adds ``__iter__`` to an iterator without it; ``for`` accepts such iterators."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-        self.close = close_of(iterator)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._iterator)
-
-
-class _AsyncBare:
-    """Adds ``__aiter__`` to an iterator that lacks it, as ``async for`` does."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._pull = iterator.__anext__
-        self.close = close_of(iterator)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._pull()
-
-
 class Blocking:
     """A plain iterator as an asynchronous one; each ``next`` blocks the event loop.
 
-    After a slow ``next`` other tasks can run. Otherwise an engine that computes in ``next`` would
-    keep the event loop, and a disconnected client, for the time of 256 tokens.
+    After a slow ``next`` other tasks can run, so that an engine that computes in ``next`` does not
+    keep the event loop for the time of 256 tokens.
     """
 
     def __init__(self, iterator: Iterator[Any]) -> None:

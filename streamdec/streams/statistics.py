@@ -1,6 +1,6 @@
 """The statistics of one stream, for the hooks that are called when it ends.
 
-In: a machine and its steps. Out: a StreamEnded. Without a hook, streams have no statistics.
+Without a hook, streams have no statistics.
 """
 
 from __future__ import annotations

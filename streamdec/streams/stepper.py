@@ -1,8 +1,4 @@
-"""The protocol of decoders for streams and pools, and the object that steps them.
-
-In: a decoder, or a tracer of one. Out: chunks, with token ids if ``return_token_ids`` asked for
-them; and statistics for hooks.
-"""
+"""The protocol of decoders for streams and pools, and the object that steps them."""
 
 from __future__ import annotations
 

@@ -32,22 +32,9 @@ class TextIterator(BaseStream[M]):
     """The chunks of one plain source, as an iterator and a context manager.
 
     :func:`~streamdec.iter_chunks` makes one: ``source``, ``decoder`` and ``on_stop`` are its
-    arguments, ``reading`` has its other options.
-
-    The last chunk, and no other, has a ``finish_reason``. The source is closed once: before the
-    last chunk is output, when a step or the source raises, on ``close``, or at the end of a
-    ``with`` block. An error is raised after all text that was decided before it. The text can then
-    be continued from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
-
-    If a reader leaves the loop early without a ``with`` block, the source stays open until the
-    iterator is garbage collected.
-
-    >>> from streamdec import DecodeStream, MockTokenizer, iter_chunks
-    >>> with iter_chunks([1, 2, 3], DecodeStream(MockTokenizer())) as chunks:
-    ...     next(chunks).text, next(chunks).text
-    ('Hello', ' world')
-    >>> [*chunks]
-    []
+    arguments, ``reading`` has its other options. It keeps the promises of a
+    :class:`~streamdec.TextStream`. If a reader leaves the loop early without a ``with`` block, the
+    source stays open until the iterator is garbage collected.
     """
 
     def __init__(
@@ -122,8 +109,7 @@ def iter_chunks(  # noqa: D417
 ) -> TextIterator[Any]:
     r"""Return the text of a plain ``source`` in chunks, until a stop.
 
-    It is :func:`~streamdec.stream`, or with a decoder :func:`~streamdec.wrap`, without an event
-    loop.
+    It is :func:`~streamdec.stream` or :func:`~streamdec.wrap` without an event loop.
 
     Args:
         source: a plain iterable of outputs, as for ``wrap``.
@@ -135,10 +121,9 @@ def iter_chunks(  # noqa: D417
     ``ids``, ``cumulative``, ``index``, ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
 
     Returns:
-        The chunks, as an iterator and a context manager; see :func:`~streamdec.stream`.
+        The chunks, as an iterator and a context manager.
 
-    Raises the errors that ``stream`` raises. While it is read, it raises SourceError, and all
-    errors of the source and the decoder.
+    Raises the errors that ``stream`` and ``wrap`` raise.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"!", b"\nUs", b"er:"])
@@ -157,15 +142,7 @@ def iter_chunks(  # noqa: D417
         given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
         if given:
             raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
-    reading = Reading(
-        decoder,
-        ids=ids,
-        cumulative=cumulative,
-        index=index,
-        chunk_by=chunk_by,
-        return_token_ids=return_token_ids,
-        finish_reason=finish_reason,
-    )
+    reading = Reading(decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason)
     return TextIterator(source, decoder, reading, on_stop)
 
 

@@ -1,22 +1,12 @@
 """Text from an async iterator of outputs: ``async for chunk in stream(...)``.
 
-In: the iterator, and a decoder. Out: chunks, each as soon as its text is decided. The engine is
-closed as soon as it is no longer needed. Runs on asyncio and on trio.
-
-A stream pulls from the engine's iterator in the reader's own task, without a queue or a second
-task (unless it has an ``idle_timeout``). An engine that pushes ids puts them into a TokenQueue,
-from which the stream pulls.
+Runs on asyncio and on trio. A stream pulls from the engine's iterator in the reader's own task. An
+engine that pushes ids puts them into a TokenQueue, from which the stream pulls.
 """
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Iterable,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
@@ -30,7 +20,6 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.idle import IdleSource, check_seconds
 from streamdec.streams.owners import own
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
 from streamdec.streams.sources import Blocking, async_iterator_of, close_of
@@ -42,20 +31,8 @@ __all__ = ["TextStream", "stream", "wrap"]
 class TextStream(BaseStream[M]):
     """The chunks of one source, as an async iterator and an async context manager.
 
-    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder``,
-    ``on_stop`` and ``idle_timeout`` are theirs, ``reading`` has their other options. With a
-    StopSequenceDecoder it is about equivalent to::
-
-        async for output in source:
-            chunk = decoder.feed(ids_of(output))
-            if chunk.finish_reason is not None:
-                yield chunk
-                return
-            if chunk.text:
-                yield chunk
-        yield decoder.flush()
-
-    and guarantees in addition:
+    :func:`~streamdec.stream` and :func:`~streamdec.wrap` make one: ``source``, ``decoder`` and
+    ``on_stop`` are theirs, ``reading`` has their other options.
 
     * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
       output is pulled after the one that finished the stream.
@@ -63,20 +40,15 @@ class TextStream(BaseStream[M]):
       reader is cancelled or leaves the block. Closing is shielded from cancellation, for 10
       seconds after the reader was cancelled. There is one exception: a generator that holds a
       cancel scope across a ``yield`` is cancelled with its reader.
-    * An error is raised after all text that was decided before it. The decoder then has the state
-      after that text. The text can be continued from ``snapshot()`` with another source, and
-      ``pending_text`` is the withheld text.
+    * An error is raised after all text that was decided before it. The text can then be continued
+      from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
     * A chunk has 256 tokens at most. After 256 tokens a stream checks for cancellation and lets
       other tasks run, even if the source never waits.
 
     One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
     an asynchronous generator, if the first reader was between two chunks).
 
-    Raises ValueError for ``idle_timeout`` with a plain source.
-
-    **Memory.** Nothing is queued: a stream keeps the decoder, one output of the source, and the
-    last chunk. **Cost.** If the source never waits, a token of ordinary text takes twice as long
-    as in an asynchronous generator that only passes it on.
+    **Memory.** A stream keeps the decoder, one output of the source, and the last chunk.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -93,17 +65,9 @@ class TextStream(BaseStream[M]):
         decoder: M,
         reading: Reading,
         on_stop: Callable[[], object] | None = None,
-        idle_timeout: float | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
         pulled = async_iterator_of(source)
-        if idle_timeout is not None:
-            check_seconds(idle_timeout)
-            if isinstance(pulled, Blocking):
-                raise ValueError(
-                    "idle_timeout needs an async source: a plain one cannot be interrupted"
-                )
-            pulled = IdleSource(pulled, close_of(pulled), idle_timeout, decoder)
         self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
         if reading.is_over:
             pulled = Blocking(iter(()))
@@ -111,9 +75,8 @@ class TextStream(BaseStream[M]):
         if has_sections(decoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
-        # Last, so that a stream that was not made owns no decoder. If a loop is left early and
-        # nothing else refers to its generator, the event loop closes the generator later. But no
-        # reader can use it any more, so the decoder is free at once.
+        # Last, so that a stream that was not made owns no decoder. If a loop is left early, the
+        # event loop closes the generator later, but the decoder is free at once.
         own(decoder, reading, chunks)
 
     # --- reading
@@ -179,7 +142,6 @@ def stream(  # noqa: D417 (the rest is said together)
     conditions: StopConditions | None = None,
     prompt_token_ids: Iterable[SupportsIndex] = (),
     on_stop: Callable[[], object] | None = None,
-    idle_timeout: float | None = None,
     ids: Callable[[Any], Any] | None = None,
     cumulative: bool = False,
     index: int | None = None,
@@ -190,11 +152,8 @@ def stream(  # noqa: D417 (the rest is said together)
 ) -> TextStream[StopSequenceDecoder]:
     r"""Return the text of ``source`` in chunks, until a stop.
 
-    It makes a StopSequenceDecoder, and calls :func:`~streamdec.wrap`.
-
     Args:
-        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts; see :func:`~streamdec.wrap`.
+        source: an (async) iterable of outputs, as for :func:`~streamdec.wrap`.
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
         conditions: when the text ends. Or give its parts as ``options``. Without either, the text
@@ -203,13 +162,11 @@ def stream(  # noqa: D417 (the rest is said together)
         options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
             ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
 
-    As for ``wrap`` are ``on_stop``, ``idle_timeout``, ``ids``, ``cumulative``, ``index``,
-    ``chunk_by``, ``return_token_ids`` and ``finish_reason``.
+    As for ``wrap`` are ``on_stop``, ``ids``, ``cumulative``, ``index``, ``chunk_by``,
+    ``return_token_ids`` and ``finish_reason``.
 
     Returns:
-        The chunks. Each has the ``text`` that is newly decided. The last chunk, and no other, has a
-        ``finish_reason``. The source is closed before the last chunk is output. The chunks can be
-        read once: a second loop yields nothing.
+        The chunks. Each has the ``text`` that is newly decided; the last has a ``finish_reason``.
 
     Raises the errors of StopSequenceDecoder and of :func:`~streamdec.wrap`; TypeError if
     ``tokenizer`` is a decoder.
@@ -222,12 +179,9 @@ def stream(  # noqa: D417 (the rest is said together)
     ...         yield token_id
     >>> async def main():
     ...     async with stream(engine(), tokenizer, stop="\nUser:") as chunks:
-    ...         async for chunk in chunks:
-    ...             print(repr(chunk.text), chunk.finish_reason)
+    ...         return [(chunk.text, chunk.finish_reason) async for chunk in chunks]
     >>> anyio.run(main)
-    'Hi' None
-    '!' None
-    '' stop
+    [('Hi', None), ('!', None), ('', 'stop')]
     """
     try:
         if isinstance(decoder_behind(tokenizer), DECODERS):
@@ -242,7 +196,6 @@ def stream(  # noqa: D417 (the rest is said together)
         source,
         decoder,
         on_stop=on_stop,
-        idle_timeout=idle_timeout,
         ids=ids,
         cumulative=cumulative,
         index=index,
@@ -257,7 +210,6 @@ def wrap(
     decoder: M,
     *,
     on_stop: Callable[[], object] | None = None,
-    idle_timeout: float | None = None,
     ids: Callable[[Any], Any] | None = None,
     cumulative: bool = False,
     index: int | None = None,
@@ -268,19 +220,17 @@ def wrap(
     r"""Return a :class:`~streamdec.TextStream` that steps ``decoder`` with ``source``.
 
     Args:
-        source: an (async) iterable of outputs: ids, lists, arrays or tensors of ids, or an engine's
-            own objects or dicts (:class:`~streamdec.streams.OutputReader` lists them). Prefer an
-            asynchronous source: a plain one blocks the event loop while it waits.
-        decoder: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. (A
-            Sequence can always grow, so the bytes that it holds at the end are not output.) Or a
-            TextStopDecoder: then an output is a piece of text, None, or a Chunk, whose
-            ``finish_reason`` ends the stream.
+        source: an (async) iterable of outputs. An output is an id, several ids (a list, an array, a
+            tensor), or an engine's own object or dict. Such an object, or one of its ``outputs``,
+            has ids in ``token_ids``, ``output_ids`` or ``token_ids_diff``, and may have a
+            ``finish_reason`` (also in ``meta_info``) and a ``stop_reason``. Prefer an asynchronous
+            source: a plain one blocks the event loop while it waits.
+        decoder: a DecodeStream, a Sequence or a StopSequenceDecoder, new or already stepped. The
+            bytes that a Sequence holds at the end are not output. Or a TextStopDecoder: then an
+            output is a piece of text, None, or a Chunk, whose ``finish_reason`` ends the stream.
         on_stop: a function that aborts the engine's request. It is called before the source is
             closed, unless the engine has ended by itself, and awaited if it returns an awaitable.
             If the reader is cancelled while it waits for the source, the source is cancelled first.
-        idle_timeout: how many seconds the source may take for one output, at most 10**9; None for
-            no limit. With a limit the source runs in a separate task, which costs about 8
-            microseconds for each output.
         ids: a plain function that returns the ids of an output of another shape.
         cumulative: whether each output has all ids since the beginning instead of only the new ids.
         index: the number, from 0, of the sample to read if a request has several (``n > 1``). None:
@@ -292,14 +242,12 @@ def wrap(
 
     Raises:
         TypeError: at once, for an argument with a wrong type.
-        ValueError: at once, for an argument with a wrong value, or ``idle_timeout`` with a plain
-            source.
+        ValueError: at once, for an argument with a wrong value.
         RuntimeError: at once, if another stream or pool steps the decoder.
-        IdleTimeoutError: while reading, after ``idle_timeout`` seconds; it has a snapshot.
         SourceError: while reading, for an output that cannot be read.
 
     Reading also raises all errors of the source and the decoder. Hooks are not called for streams
-    on a TextStopDecoder, which have no tokens to count.
+    on a TextStopDecoder.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -312,15 +260,9 @@ def wrap(
     """
     try:
         reading = Reading(
-            decoder,
-            ids=ids,
-            cumulative=cumulative,
-            index=index,
-            chunk_by=chunk_by,
-            return_token_ids=return_token_ids,
-            finish_reason=finish_reason,
+            decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
         )
-        return TextStream(source, decoder, reading, on_stop, idle_timeout)
+        return TextStream(source, decoder, reading, on_stop)
     except BaseException:
         _give_up(source)
         raise
@@ -340,9 +282,8 @@ async def _chunks(
 ) -> AsyncGenerator[Chunk, None]:
     """Yield the chunks of a TextStream.
 
-    The generator has no reference to the TextStream, so that there is no cycle. What is ugly and
-    stays: a TextIterator has the same loop again. A call for each output would take as long as the
-    rest of the loop.
+    The generator has no reference to the TextStream, so that there is no cycle. A TextIterator has
+    the same loop again, because a call for each output would take as long as the rest of the loop.
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all

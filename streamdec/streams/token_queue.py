@@ -1,8 +1,6 @@
 """A queue of ids, from an engine that pushes to the stream that reads.
 
-In: ids, put by an engine's thread or task as it generates them. Out: all waiting ids at once, to
-the stream that reads from the queue. A fast reader gets ids one by one. A slow reader gets many at
-once, and does not fall behind. No text is queued.
+A fast reader gets ids one by one. A slow reader gets many at once, and does not fall behind.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any, Self, SupportsIndex
 import anyio
 
 from streamdec.errors import FinishedError, QueueFullError
-from streamdec.streams.outputs import Delta, checked_ids
+from streamdec.streams.outputs import checked_ids
 from streamdec.streams.wakeups import Wakeup, is_in_event_loop
 
 __all__ = ["TokenQueue"]
@@ -47,8 +45,6 @@ class TokenQueue:
 
     Raises TypeError or ValueError if ``maxsize`` is neither None nor an integer of at least 1.
 
-    **Memory.** The queue keeps the waiting ids.
-
     >>> import anyio
     >>> from streamdec import MockTokenizer, TokenQueue, stream
     >>> queue = TokenQueue()
@@ -72,7 +68,7 @@ class TokenQueue:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._ids: list[SupportsIndex] = []
-        self._end: Delta | BaseException | None = None
+        self._end: dict[str, Any] | BaseException | None = None
         self._is_closed = False
         self._reader: Wakeup | None = None
         self._senders: list[Wakeup] = []
@@ -99,15 +95,6 @@ class TokenQueue:
             QueueFullError: the queue is full. Nothing was put.
             FinishedError: the queue was ended or closed, or its reader's event loop was closed.
             TypeError: ``token_ids`` has another type. (Each id is checked when it is decoded.)
-
-        >>> from streamdec import QueueFullError, TokenQueue
-        >>> queue = TokenQueue(maxsize=2)
-        >>> queue.put([1, 2, 3])
-        >>> try:
-        ...     queue.put(4, wait=False)
-        ... except QueueFullError as error:
-        ...     print(error)
-        the queue is full: 3 ids wait
         """
         ids = (token_ids,) if type(token_ids) is int else checked_ids(token_ids)
         with self._lock:
@@ -151,7 +138,7 @@ class TokenQueue:
         The reader sees the end after all ids that were put. A second ``end`` or ``fail`` does
         nothing.
         """
-        self._finish(Delta((), finish_reason, stop_reason))
+        self._finish({"token_ids": (), "finish_reason": finish_reason, "stop_reason": stop_reason})
 
     def fail(self, error: BaseException) -> None:
         """End the queue. The reader raises ``error`` after all ids that were put.
@@ -169,10 +156,7 @@ class TokenQueue:
 
     @property
     def closed(self) -> bool:
-        """Whether the reader has closed the queue, so that it needs no more ids.
-
-        After ``end`` or ``fail`` it stays False until the reader closes the queue.
-        """
+        """Whether the reader has closed the queue, so that it needs no more ids."""
         return self._is_closed
 
     @property
@@ -188,7 +172,7 @@ class TokenQueue:
     async def __anext__(self) -> Any:
         """Wait for ids, and return all waiting ids.
 
-        After the last ids it returns the finish reason in a Delta, if there is one. Raises
+        After the last ids it returns the finish reason in a dict, if there is one. Raises
         StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue was
         closed; ``anyio.BusyResourceError`` for a second reader.
         """
@@ -255,11 +239,11 @@ class TokenQueue:
         end, self._end = self._end, None
         if isinstance(end, BaseException):
             raise end
-        if end is None or end.finish_reason is None:
+        if end is None or end["finish_reason"] is None:
             raise StopAsyncIteration
         return end
 
-    def _finish(self, end: Delta | BaseException) -> None:
+    def _finish(self, end: dict[str, Any] | BaseException) -> None:
         with self._lock:
             if self._limit:
                 self._end, self._limit = end, 0

@@ -2,21 +2,6 @@
 
 :func:`streamdec.load_tokenizer` chooses the class. :func:`detect_format` tells the format of a file
 without loading it. ``report`` of a loaded tokenizer is a :class:`TokenizerReport`.
-
-Modules::
-
-    _base             what follows from ids and decode: batches, offsets, async calls
-      _chat           chat templates of a tokenizer
-      _instrumented   calls that hooks receive
-      _threads        threads for long texts
-    encoding_cache    a cache of encodings
-    encodings         the regex and special tokens of each known rank file
-    tokenizer_report  the report of a loaded tokenizer
-    _common           calls into a library, ids, names, fingerprints
-      _extras         libraries that are extras
-      _reading        reading files up to a size
-      folder_files    the files of a model folder, bounded
-    trial             loading in a child process first
 """
 
 from typing import TYPE_CHECKING

@@ -87,7 +87,9 @@ def test_the_schema_is_known_before_any_row() -> None:
 
 def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
-    with pytest.raises(SourceError, match=r"already; choose other names .* with prefix='new_'$"):
+    with pytest.raises(
+        SourceError, match=r"already; choose other names .* the option prefix, such as 'new_'$"
+    ):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
     decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
     assert decoder.columns == [f"new_{name}" for name in ("text", *COLUMNS)]

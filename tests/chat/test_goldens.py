@@ -18,6 +18,7 @@ NOW = datetime(*cases.NOW)  # noqa: DTZ001 - templates get the local time
 CASES = dict(cases.all_cases())
 GOLDENS = json.loads(cases.GOLDENS.read_text(encoding="utf-8"))
 PROFILES = ("classic", "hardened")
+pytestmark = pytest.mark.filterwarnings("ignore:the chat template has no")
 TEMPLATES: dict[tuple[str, str], ChatTemplate] = {}
 
 

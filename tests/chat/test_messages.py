@@ -11,7 +11,7 @@ from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
 from streamdec.chat.messages import ContentFormat, openai_messages
 from streamdec.chat.template import ChatTemplate
-from streamdec.errors import ChatTemplateError
+from streamdec.errors import ChatTemplateError, StreamdecWarning
 from tests.chat import cases
 from tests.support.files import SHARED
 
@@ -46,12 +46,10 @@ def test_tool_arguments_are_parsed(given: Any, expected: Any) -> None:
     assert arguments_of(openai_messages(called(given))) == expected
 
 
-def test_invalid_json_in_tool_arguments_is_reported_with_its_place() -> None:
-    messages = [{"role": "user", "content": "Hi"}, *called('{"city": ')]
-    with pytest.raises(
-        ChatTemplateError, match=r"message 1: .* of tool call 0 \('f'\) are not JSON"
-    ):
-        openai_messages(messages)
+@pytest.mark.parametrize("given", ['{"city": ', "Paris"])
+def test_tool_arguments_that_are_not_json_become_empty_with_a_warning(given: str) -> None:
+    with pytest.warns(StreamdecWarning, match=r"arguments of tool call 0 \('f'\) are not JSON"):
+        assert arguments_of(openai_messages(called(given))) == {}
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])

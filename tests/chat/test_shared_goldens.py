@@ -14,6 +14,7 @@ from tests.support.files import SHARED
 
 FOLDER = SHARED.parent / "chat-goldens"
 PROFILES = ("classic", "hardened")
+pytestmark = pytest.mark.filterwarnings("ignore:the chat template has no")
 
 
 def read(name: str) -> dict[str, Any]:

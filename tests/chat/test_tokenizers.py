@@ -206,14 +206,6 @@ def test_a_bad_option_leaves_the_template_as_it_is(tmp_path: Path) -> None:
     assert tokenizer.apply_chat_template(USER) == "T"
 
 
-def test_a_profile_is_set(tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, chat_template="[{{ messages[0].name }}]")
-    messages = [{"role": "user", "content": "", "name": None}]
-    assert tokenizer.apply_chat_template(messages) == "[None]"
-    tokenizer.set_chat_template("[{{ messages[0].name }}]", profile="hardened")
-    assert tokenizer.apply_chat_template(messages) == "[]"
-
-
 def test_a_gguf_file_carries_its_template_and_its_tokens(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(gguf_with(default=SOURCE, tool_use="T"))

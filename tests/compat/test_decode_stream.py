@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import array
 import copy
-import pickle
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -256,16 +255,6 @@ def test_a_copy_is_independent(
     assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀"
 
 
-@pytest.mark.parametrize("steps", range(6))
-def test_ours_can_be_pickled_anywhere(steps: int, tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("é😀é").ids
-    stream = TokenizersDecodeStream(tokenizer.encode("Größe").ids)
-    before = "".join(texts(stream, tokenizer, ids[:steps]))
-    other = pickle.loads(pickle.dumps(stream))
-    assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀é"
-    assert repr(other).startswith("<TokenizersDecodeStream ")
-
-
 class Derived(TokenizersDecodeStream):
     """A class of someone else."""
 
@@ -273,9 +262,9 @@ class Derived(TokenizersDecodeStream):
 def test_a_copy_is_of_the_class_that_it_was_made_of(tokenizer: Tokenizer) -> None:
     stream = Derived()
     assert repr(stream) == "<Derived not begun>"
-    for other in (copy.copy(stream), pickle.loads(pickle.dumps(stream))):
-        assert type(other) is Derived
-        assert other.step(tokenizer, tokenizer.encode("a").ids) == "a"
+    other = copy.copy(stream)
+    assert type(other) is Derived
+    assert other.step(tokenizer, tokenizer.encode("a").ids) == "a"
 
 
 def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> None:

@@ -146,7 +146,7 @@ def test_a_snapshot_with_an_impossible_start(start: object) -> None:
 
 def test_a_start_needs_sections() -> None:
     snapshot = StopSequenceDecoder(TOKENIZER, StopConditions("x")).snapshot()
-    with pytest.raises(SnapshotError, match="there is no section 1 or 0"):
+    with pytest.raises(SnapshotError, match="expected numbers from 0 to 0"):
         StopSequenceDecoder.restore(TOKENIZER, resealed(snapshot, {"start": [None, 1]}))
 
 

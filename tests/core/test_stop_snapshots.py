@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import DecoderPool, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import SnapshotError
 from tests.core.test_snapshots import moved, mutants, nested, places, texts, values
 from tests.support.snapshots import resealed
@@ -137,18 +137,18 @@ def test_deep_and_huge_values_restore_or_raise_snapshot_error(name: str) -> None
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("jailed", {"clean": [None, 1]}, "there is no section 1 or 0"),
-    ("jailed", {"clean": [None, 0, 1]}, "there is no section 0 or 1"),
-    ("jailed", {"clean": [None, True]}, "a state, two sections and a context"),
+    ("jailed", {"clean": [None, 1]}, "expected numbers from 0 to 0"),
+    ("jailed", {"clean": [None, 0, 1]}, "expected numbers from 0 to 0"),
+    ("jailed", {"clean": [None, True]}, "expected numbers from 0 to 0"),
     ("jailed", {"clean": [None, 0, 0, ["a"]]}, "only patterns have a context"),
-    ("jailed", {"clean": [None, 0, 0, "a"]}, "a state, two sections and a context"),
+    ("jailed", {"clean": [None, 0, 0, "a"]}, "only patterns have a context"),
     ("jailed", {"clean": [[None, "41"]]}, "an unfinished character"),
     ("a pattern", {"clean": [None, 0, 0, ["a", "b", "c"]]}, "context"),
     ("a pattern", {"clean": [None, 0, 0, ["ab"]]}, "context"),
-    ("a pattern", {"clean": [None, 0, 0, [1]]}, "expected letters"),
-    ("a closed gate", {"clean": [None, 2]}, "there is no section 2 or 0"),
-    ("a closed gate", {"start": [None, -1]}, "there is no section -1 or 0"),
-    ("jailed", {"since": [2, 3]}, "end the stream"),
+    ("a pattern", {"clean": [None, 0, 0, [1]]}, "a letter or an empty string"),
+    ("a closed gate", {"clean": [None, 2]}, "expected numbers from 0 to 1"),
+    ("a closed gate", {"start": [None, -1]}, "expected numbers from 0 to 1"),
+    ("jailed", {"since": [2, 3]}, "do not lead to this end"),
     ("jailed", {"since": [2, 2.0]}, "expected ids, numbers of tokens and null"),
     ("jailed", {"since": [2] * 2_000}, "entries since the clean point"),
     ("jailed", {"counts": [1, 1, 5]}, "expected tokens, code points and bytes"),
@@ -174,7 +174,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("near its limit", {"unknown_tokens": 4}, "unknown tokens"),
     ("ended by a string", {"end": "stopped"}, "the ids since the clean point do not lead to"),
     ("ended by a string", {"end": "length"}, "the ids since the clean point do not lead to"),
-    ("ended by a string", {"end": None}, "end the stream"),
+    ("ended by a string", {"end": None}, "do not lead to this end"),
     ("ended by a string", {"end": ["stop"]}, "the ids since the clean point do not lead to"),
     ("ended by a string", {"since": [2, 3, 0]}, "the ids since the clean point"),
     ("ended by an id", {"end": "length"}, "the ids since the clean point do not lead to"),
@@ -214,18 +214,3 @@ def test_values_at_the_bounds_of_these_checks_are_accepted(
     stream = StopSequenceDecoder.restore(RAW, changed)
     more = 1_000 if "since" in change else 0
     assert stream.num_tokens == KINDS[name].stream().num_tokens + more
-
-
-@pytest.mark.parametrize("depth", [100, 480, 900, 5000])
-def test_a_pool_rejects_deeply_nested_lists(depth: int) -> None:
-    pool = DecoderPool(RAW)
-    pool.add("one", USER)
-    usual = json.loads(json.dumps(pool.snapshot()))
-    for place in range(len([*places(usual)])):
-        snapshot = json.loads(json.dumps(usual))
-        holder, key = [*places(snapshot)][place]
-        holder[key] = nested(depth)
-        with pytest.raises(SnapshotError):
-            DecoderPool.restore(RAW, resealed(snapshot))
-    with pytest.raises(SnapshotError):
-        DecoderPool.restore(RAW, nested(depth))  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ PROOF: dict[str, tuple[str, ...]] = {
     ),
     "A slow reader slows the producer down": (
         "tests/streams/test_reading.py::test_a_slow_reader_holds_the_engine_back",
-        "tests/streams/test_token_queue.py::test_a_slow_reader_of_a_bounded_queue_holds_its_thread_back",
+        "tests/streams/test_token_queue.py::test_put_waits_for_room_until_its_timeout",
     ),
     "The position of each token in the text": ("tests/test_laws.py::test_law_17_spans",),
     "A stream can be forked": ("tests/core/test_decode_stream.py::test_a_fork_is_independent",),

@@ -210,3 +210,10 @@ def test_the_front_page_lists_every_page() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     linked = LINK.findall((DOCS / "index.md").read_text("utf-8"))
     assert sorted(linked) == sorted(pages - {"index.md"})
+
+
+def test_the_laws_are_numbered_in_order() -> None:
+    """Messages, tests and other pages name them by their numbers."""
+    text = Page("docs/explanation/laws.md").text
+    laws = re.findall(r"^\*\*(\d+)\. [^*]+\*\*", text, re.MULTILINE)
+    assert laws == [str(number) for number in range(20)]

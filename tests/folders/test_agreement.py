@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -135,9 +136,11 @@ def test_it_is_an_error_where_code_of_the_folder_would_use_the_ids(tmp_path: Pat
         load_tokenizer(tmp_path, apply_tokenizer_config=True, fast="off")
 
 
-def test_a_class_that_transformers_does_not_know_is_warned_of(tmp_path: Path) -> None:
-    with pytest.warns(StreamdecWarning, match="may differ from those of transformers: Mine: "):
-        load_tokenizer(healthy(tmp_path, tokenizer_class="Mine"), fast="off")
+@pytest.mark.parametrize("name", ["Mine", 5, ["GPT2Tokenizer"]])
+def test_a_class_that_transformers_does_not_know_is_warned_of(name: Any, tmp_path: Path) -> None:
+    told = re.escape(f"may differ from those of transformers: {name}: ")
+    with pytest.warns(StreamdecWarning, match=told):
+        load_tokenizer(healthy(tmp_path, tokenizer_class=name), fast="off")
 
 
 @pytest.mark.parametrize("name", ["M2M100Tokenizer", "MarianTokenizer", "RagTokenizer"])

@@ -37,58 +37,43 @@ HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
 # --- counted by a reader --------------------------------------------------------------------------
 
 
-class Most(NamedTuple):
-    """The most that was held and jailed after an output without text."""
-
-    held_bytes: int = 0
-    jailed_characters: int = 0
-    pending_tokens: int = 0
-
-
 class Counted(NamedTuple):
-    """What a reader sees who looks at everything after each output."""
+    """What a reader sees who looks at everything after each output, as an event names it."""
 
     tokens: int
     chunks: int
     characters: int
     held_tokens: int
     jailed_tokens: int
-    most: Most
+    max_held_bytes: int
+    max_jailed_characters: int
+    max_pending_tokens: int
 
 
-def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]], *, ends: bool) -> Counted:
+def counted(decoder: StopSequenceDecoder, outputs: Sequence[list[int]]) -> Counted:
     """As it would be without a stream: each output stepped by itself, and then the end."""
-    chunks = characters = held = jailed = 0
-    most = Most()
+    texts: list[str] = []
+    withheld: list[tuple[int, int, int]] = []
     for ids in outputs:
         chunk = decoder.feed(ids)
-        chunks += bool(chunk.text)
-        characters += len(chunk.text)
+        texts.append(chunk.text)
         if chunk.finish_reason is not None:
             break
         if not chunk.text:
-            held += bool(decoder.held)
-            jailed += bool(decoder.jailed)
-            now = len(decoder.held), len(decoder.jailed), decoder.num_pending_tokens
-            most = Most(*map(max, most, now))
+            withheld.append((len(decoder.held), len(decoder.jailed), decoder.num_pending_tokens))
     else:
-        if ends:
-            last = decoder.flush()
-            chunks += bool(last.text)
-            characters += len(last.text)
-    return Counted(decoder.num_tokens, chunks, characters, held, jailed, most)
+        texts.append(decoder.flush().text)
+    held, jailed, pending = zip(*withheld, strict=True) if withheld else ((0,), (0,), (0,))
+    return Counted(
+        decoder.num_tokens,
+        *(sum(map(bool, texts)), len("".join(texts))),
+        *(sum(map(bool, held)), sum(map(bool, jailed))),
+        *(max(held), max(jailed), max(pending)),
+    )
 
 
 def told(event: StreamEnded) -> Counted:
-    most = Most(event.max_held_bytes, event.max_jailed_characters, event.max_pending_tokens)
-    return Counted(
-        event.tokens,
-        event.chunks,
-        event.characters,
-        event.held_tokens,
-        event.jailed_tokens,
-        most,
-    )
+    return Counted(*(getattr(event, name) for name in Counted._fields))
 
 
 def read_plain(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
@@ -123,10 +108,6 @@ READERS = [read_plain, read_async, read_pool]
 SITUATIONS = situations(unknown_ids=False).filter(lambda situation: bool(situation.ids))
 
 
-def decoder_of(situation: Situation) -> StopSequenceDecoder:
-    return setup_of(situation).decoder()
-
-
 @pytest.mark.parametrize("read", READERS)
 @given(SITUATIONS, st.data(), st.booleans())
 def test_a_stream_counts_what_its_reader_can(
@@ -136,9 +117,9 @@ def test_a_stream_counts_what_its_reader_can(
     ids = list(situation.ids)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))))
     outputs = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True) if a < b]
-    expected = counted(decoder_of(situation), outputs, ends=True)
+    expected = counted(setup_of(situation).decoder(), outputs)
     with recording() as hook:
-        read(decoder_of(situation), outputs, return_token_ids=covers)
+        read(setup_of(situation).decoder(), outputs, return_token_ids=covers)
     (event,) = hook.streams
     assert told(event) == expected
 
@@ -146,10 +127,10 @@ def test_a_stream_counts_what_its_reader_can(
 @given(SITUATIONS)
 def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> None:
     """A single id is stepped, a list is fed."""
-    expected = counted(decoder_of(situation), [[i] for i in situation.ids], ends=True)
+    expected = counted(setup_of(situation).decoder(), [[i] for i in situation.ids])
     for options in ({}, {"chunk_by": "token"}):
         with recording() as hook:
-            read_async(decoder_of(situation), situation.ids, **options)
+            read_async(setup_of(situation).decoder(), situation.ids, **options)
         assert [told(event) for event in hook.streams] == [expected]
 
 
@@ -158,22 +139,17 @@ def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> Non
 
 @given(st.lists(st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=4), max_size=12))
 def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> None:
-    ids = [token_id for output in outputs for token_id in output]
-    expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs, ends=True)
-    with recording() as hook:
-        chunks = [*iter_chunks(iter(outputs), DecodeStream(TOKENIZER))]
-    (event,) = hook.streams
-    assert told(event)[:5] == expected[:5]
-    assert event.max_held_bytes == expected.most.held_bytes
-    assert event.characters == len("".join(chunk.text for chunk in chunks))
-    assert (event.stop_kind, event.finish_reason) == (None, "length")
-    with recording() as hook:
-        sequence = TokenSequence(TOKENIZER, [0, 1])
-        given_out = [*iter_chunks(iter(outputs), sequence)]
-    (event,) = hook.streams
-    assert event.tokens == len(ids)
-    assert event.characters == len("".join(chunk.text for chunk in given_out))
-    assert event.chunks == sum(bool(chunk.text) for chunk in given_out)
+    expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs)
+    for decoder in (DecodeStream(TOKENIZER), TokenSequence(TOKENIZER, [0, 1])):
+        with recording() as hook:
+            texts = [chunk.text for chunk in iter_chunks(iter(outputs), decoder)]
+        (event,) = hook.streams
+        assert (event.stop_kind, event.finish_reason) == (None, "length")
+        assert event.tokens == expected.tokens
+        assert event.characters == len("".join(texts))
+        assert event.chunks == sum(map(bool, texts))
+        if isinstance(decoder, DecodeStream):
+            assert told(event)[:6] == expected[:6]
 
 
 # --- how it ended ---------------------------------------------------------------------------------
@@ -322,27 +298,3 @@ def test_the_decoder_is_named() -> None:
     (event,) = hook.streams
     assert (event.tokenizer_type, event.route, event.characters) == ("Own", "window", 2)
     assert hook.calls == []
-
-
-# --- how many tokens have pending text ------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, len(TOKENS) - 1), max_size=20))
-def test_pending_tokens_count_from_the_first_pending_byte(ids: list[int]) -> None:
-    """Of tokens that are joined byte by byte, it is the end of their bytes."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"S", b"TO", b"P\xe4", b"b"])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop="STOPS"))
-    data: list[bytes] = []
-    for token_id in ids:
-        if token_id == len(TOKENS) - 1:
-            continue
-        data.append(tokenizer.token_bytes(token_id) or b"")
-        chunk = decoder.step(token_id)
-        if chunk.finish_reason is not None:
-            return
-        size = len((decoder.jailed).encode()) + len(decoder.held)
-        count = 0
-        while size > 0:
-            count += 1
-            size -= len(data[-count])
-        assert decoder.num_pending_tokens == count, (decoder.jailed, decoder.held)

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from streamdec import TokenizerLoadError, load_tokenizer
 from streamdec.children.child import ChildLimits
+from streamdec.errors import MissingExtraError
 from streamdec.loading import places
 from streamdec.loading.hub import Snapshot
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
@@ -331,3 +332,13 @@ def test_the_limits_grow_with_the_file() -> None:
     page = " ".join((ROOT / "docs/explanation/security.md").read_text("utf-8").split())
     assert "1 GiB of memory and 20 s of CPU time, and 60 s by the clock" in page
     assert "128 bytes and 1 µs for each byte of the file, of which at most 64 MiB count" in page
+
+
+def test_a_class_that_needs_transformers_is_refused_by_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamdec.loading.untrusted.find_spec", lambda _: None)
+    (tmp_path / "tokenizer.json").write_text(ZOO["byte_level_trained"]().to_str(), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MarianTokenizer"}')
+    with pytest.raises(MissingExtraError, match=r"MarianTokenizer: .* needs the library transf"):
+        load_tokenizer(tmp_path, untrusted=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import prometheus_client
 import pytest
@@ -17,7 +15,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from streamdec import hooks
 from streamdec.hooks import Call, Loaded
-from streamdec.metrics import INSTRUMENTS, Hook, Instrument, OpenTelemetryMetrics, PrometheusMetrics
+from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
 from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
 from tests.metrics.conftest import Run
@@ -91,29 +89,6 @@ def prometheus() -> Recorder:
 
 def opentelemetry() -> Recorder:
     return OpenTelemetryMetrics(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
-
-
-@pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_an_error_of_a_metrics_library_does_not_reach_the_stream(
-    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
-
-    metrics = make()
-    monkeypatch.setattr(metrics, "_bind", fail)
-    told: list[str] = []
-
-    class After(Hook):
-        def stream_ended(self, event: Any) -> None:
-            told.append(event.finish_reason)
-
-    with hooked(metrics, After()):
-        assert read([0, 1], Letters()) == "ab"
-        assert read([0, 1], Letters(), stop="b") == "a"
-    assert told == ["length", "stop"]
-    [record] = [each for each in caplog.records if each.name != "streamdec"]
-    assert (record.name, record.levelno) == ("streamdec.hooks", logging.ERROR)
 
 
 @pytest.mark.parametrize("make", [prometheus, opentelemetry])

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 
 import pytest
-from opentelemetry.sdk.metrics import Histogram as HistogramInstrument
-from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
     Histogram,
-    InMemoryMetricReader,
     Sum,
 )
 
 from streamdec.errors import MissingExtraError
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics
-from tests.metrics.activity import Letters, hooked, read
 from tests.metrics.conftest import Run
 
 INSTRUMENT_CASES = pytest.mark.parametrize("each", INSTRUMENTS, ids=lambda each: each.name)
@@ -50,33 +45,6 @@ def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None
     }
     [point] = ran.opentelemetry["streamdec.load.errors"].data.data_points
     assert dict(point.attributes or {}) == {"error.type": "TokenizerLoadError"}
-
-
-def test_deltas_count_from_the_last_export() -> None:
-    """Backends that want deltas also get them for the sums."""
-    delta = AggregationTemporality.DELTA
-    reader = InMemoryMetricReader({ObservableCounter: delta, HistogramInstrument: delta})
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    found = []
-    with hooked(OpenTelemetryMetrics(provider)):
-        for streams in (3, 2):
-            for _ in range(streams):
-                read([0, 1], Letters())
-            found.append(exported(reader))
-    provider.shutdown()
-    assert [each["streamdec.stream.characters"] for each in found] == [6, 4]
-    assert [each["streamdec.stream.tokens"] for each in found] == [6, 4]
-
-
-def exported(reader: InMemoryMetricReader) -> Counter[str]:
-    """The sum of each instrument that was read."""
-    data = reader.get_metrics_data()
-    assert data is not None
-    sums: Counter[str] = Counter()
-    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
-        for point in metric.data.data_points:
-            sums[metric.name] += getattr(point, "value", 0) or getattr(point, "sum", 0)
-    return sums
 
 
 def test_without_the_library_the_error_says_what_to_install(

@@ -122,13 +122,6 @@ async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch)
     await chunks.aclose()
 
 
-@pytest.mark.asyncio
-async def test_a_stream_that_covers_no_ids_names_none() -> None:
-    async with stream([A, E4], TOKENIZER) as chunks:
-        await anext(chunks)
-        assert chunks.pending_token_ids == ()
-
-
 def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
     """A marker ends the search for stops, so the text before an unfinished character is output."""
     tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])

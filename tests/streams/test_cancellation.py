@@ -22,7 +22,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams import async_closing as closing_module
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from streamdec.streams.stepper import Machine
 from tests.streams import laws
@@ -135,52 +134,6 @@ async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[A
     assert reader.scope.cancelled_caught
     assert (engine.closings, engine.is_closed) == (1, True)
     assert len(reader.text) == reader.chunks.decoder.num_tokens <= MAX_TOKENS_AT_ONCE
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("idle_timeout", [None, 60])
-async def test_a_cancellation_is_not_an_idle_timeout(idle_timeout: float | None) -> None:
-    """A cancellation is not a timeout."""
-
-    async def before_pull(pulls: int) -> None:
-        if pulls == 2:
-            reader.scope.cancel()
-        await checkpoint()
-
-    engine = Engine(IDS, before_pull=before_pull)
-    reader = Reader(stream(engine, TOKENIZER, idle_timeout=idle_timeout))
-    await reader.read()
-    assert reader.scope.cancelled_caught
-    assert (reader.chunks.decoder.num_tokens, engine.closings) == (2, 1)
-
-
-# --- tasks that are cancelled without a scope -----------------------------------------------------
-
-
-@pytest.mark.asyncio
-async def test_a_task_that_is_cancelled_while_closing_has_not_lost_the_last_text(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """After some seconds closing is broken off, but what was decoded is still there."""
-    monkeypatch.setattr(closing_module, "CLOSING_SECONDS", 0.05)
-    closing = asyncio.Event()
-
-    async def in_close() -> None:
-        closing.set()
-        await asyncio.sleep(60)
-
-    engine = Engine([A, [B, STOP]], in_close=in_close)
-    chunks = stream(engine, TOKENIZER, stop="STOP")
-    assert (await anext(chunks)).text == "a"
-    task = asyncio.create_task(chunks.__anext__())
-    await closing.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert chunks.pending_text == "b"
-    assert chunks.decoder.finished
-    await chunks.aclose()
-    assert engine.closings == 1
 
 
 # --- token queues ---------------------------------------------------------------------------------

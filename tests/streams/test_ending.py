@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
-import math
-import pickle
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -22,12 +17,10 @@ from streamdec import (
     TextStopDecoder,
     TextStream,
     TokenIdError,
-    iter_chunks,
     stream,
     wrap,
 )
-from streamdec import Sequence as Sequence_
-from streamdec.errors import IdleTimeoutError, RewriteError
+from streamdec.errors import RewriteError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.trace import Tracer
 from tests.streams.engines import (
@@ -75,18 +68,6 @@ async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script
     await chunks.aclose()
     await chunks.aclose()
     assert (script.pulls, script.closings) == (1, 1)
-
-
-async def test_an_engine_that_raises_is_closed_before_the_reader_gets_the_error(
-    source_of: Callable[[Script], Any],
-) -> None:
-    script = Script([A, B], error=BoomError("out of memory"))
-    chunks = stream(source_of(script), TOKENIZER)
-    assert [(await anext(chunks)).text, (await anext(chunks)).text] == ["a", "b"]
-    assert script.closings == 0
-    with pytest.raises(BoomError, match="out of memory"):
-        await anext(chunks)
-    assert script.closings == 1
 
 
 # --- once, with any iterator ----------------------------------------------------------------------
@@ -139,29 +120,6 @@ async def test_an_asynchronous_iterator_may_have_close_instead_of_aclose(is_asyn
     assert closings == ["called", "awaited"][: 1 + is_async]
 
 
-@pytest.mark.parametrize("name", ["aclose", "close"])
-@pytest.mark.parametrize("idle_timeout", [None, 60])
-async def test_an_iterator_without_aiter_is_accepted(name: str, idle_timeout: float | None) -> None:
-    """``async for`` asks only the first for one."""
-
-    class Bare:
-        def __init__(self) -> None:
-            self.engine = Engine([A, STOP])
-            setattr(self, name, self.engine.aclose)
-
-        async def __anext__(self) -> Any:
-            return await self.engine.__anext__()
-
-    class Response:
-        def __aiter__(self) -> Any:
-            return bare
-
-    bare = Bare()
-    chunks = stream(Response(), TOKENIZER, stop="STOP", idle_timeout=idle_timeout)
-    assert [chunk.text for chunk in await drained(chunks)] == ["a", ""]
-    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
-
-
 async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> None:
     engine = Engine([A, STOP])
 
@@ -209,17 +167,6 @@ async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
     except ValueError:
         pass
     assert order == ["told"] * calls + ["closed"]
-
-
-async def test_on_stop_is_called_when_the_reader_leaves_and_when_the_engine_breaks() -> None:
-    calls: list[int] = []
-    async with stream([A, B], TOKENIZER, on_stop=lambda: calls.append(1)) as chunks:
-        await anext(chunks)
-    assert calls == [1]
-    broken = Engine([A], error=BoomError())
-    with pytest.raises(BoomError):
-        await drained(stream(broken, TOKENIZER, on_stop=lambda: calls.append(2)))
-    assert calls == [1, 2]
 
 
 # --- closing that fails ---------------------------------------------------------------------------
@@ -291,120 +238,31 @@ def machine_of(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["decoder", "stream"])
 @pytest.mark.parametrize("count", range(4))
-async def test_a_silent_engine_raises_idle_timeout_error_with_a_snapshot(
+async def test_a_timeout_of_the_reader_closes_the_engine_and_loses_nothing(
     kind: str, count: int
 ) -> None:
     ids = [A, B, 4]
     engine = Engine(ids, before_pull=lambda pulls: silent_after(count, pulls))
     machine = machine_of(kind)
-    chunks: TextStream[Any] = wrap(engine, machine, idle_timeout=0.05)
+    chunks: TextStream[Any] = wrap(engine, machine)
     text = ""
 
     async def read() -> None:
         nonlocal text
-        async for chunk in chunks:
-            text += chunk.text
+        while True:
+            with anyio.fail_after(0.05):
+                text += (await anext(chunks)).text
 
-    with pytest.raises(
-        IdleTimeoutError, match=r"no output of the source for 0\.05 seconds"
-    ) as raised:
+    with pytest.raises(TimeoutError):
         await read()
-    assert isinstance(raised.value, TimeoutError)
-    assert (raised.value.seconds, engine.closings, engine.is_closed) == (0.05, 1, True)
+    assert (engine.closings, engine.is_closed) == (1, True)
     other = machine_of(kind)
     other.step_batch(ids[:count])
-    assert raised.value.snapshot == other.snapshot() == chunks.snapshot()
-    rest = type(machine).restore(TOKENIZER, raised.value.snapshot)
+    assert chunks.snapshot() == other.snapshot()
+    rest = type(machine).restore(TOKENIZER, chunks.snapshot())
     async for chunk in wrap(ids[count:], rest):
         text += chunk.text
     assert text == "ab\ufffd"
-
-
-@pytest.mark.parametrize("error", [StopAsyncIteration(), ConnectionError("was cancelled")])
-async def test_an_engine_that_ends_when_it_is_cancelled_still_raises_idle_timeout_error(
-    error: Exception,
-) -> None:
-    async def before_pull(pulls: int) -> None:
-        try:
-            await silent_after(1, pulls)
-        except anyio.get_cancelled_exc_class():
-            raise error from None
-
-    engine = Engine([A, B], before_pull=before_pull)
-    chunks = stream(engine, TOKENIZER, idle_timeout=0.01)
-    assert (await anext(chunks)).text == "a"
-    with pytest.raises(IdleTimeoutError) as raised:
-        await anext(chunks)
-    assert raised.value.__cause__ is error
-    assert raised.value.snapshot == chunks.snapshot()
-    assert (engine.closings, engine.is_closed) == (1, True)
-
-
-async def test_outputs_after_the_cancellation_of_an_engine_are_read() -> None:
-    async def before_pull(pulls: int) -> None:
-        with suppress(anyio.get_cancelled_exc_class()):
-            await silent_after(1, pulls)
-
-    engine = Engine([A, B], before_pull=before_pull)
-    chunks = await drained(stream(engine, TOKENIZER, max_tokens=2, idle_timeout=0.01))
-    assert [chunk.text for chunk in chunks] == ["a", "b"]
-    assert (engine.closings, engine.is_closed) == (1, True)
-
-
-async def test_a_slow_reader_is_not_a_silent_engine() -> None:
-    async with stream(Engine([A, B]), TOKENIZER, idle_timeout=0.02) as chunks:
-        await anext(chunks)
-        await anyio.sleep(0.04)
-        assert (await anext(chunks)).text == "b"
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
-@pytest.mark.parametrize("reads", ["all", "one", "none", "late"])
-async def test_an_idle_timeout_leaves_no_task(reads: str) -> None:
-    tasks = asyncio.all_tasks()
-    count = 1 if reads == "late" else 2
-    engine = Engine([A, B], before_pull=lambda pulls: silent_after(count, pulls))
-    async with stream(engine, TOKENIZER, idle_timeout=60 if count == 2 else 0.01) as chunks:
-        if reads != "none":
-            await anext(chunks)
-        if reads == "all":
-            await anext(chunks)
-        if reads == "late":
-            with pytest.raises(IdleTimeoutError):
-                await anext(chunks)
-    for _ in range(3):  # the cancelled task has to run
-        await asyncio.sleep(0)
-    assert asyncio.all_tasks() == tasks
-
-
-async def test_an_engines_own_timeout_is_its_own() -> None:
-    engine = Engine([A], error=TimeoutError("mine"))
-    with pytest.raises(TimeoutError, match="mine") as raised:
-        await drained(stream(engine, TOKENIZER, idle_timeout=60))
-    assert not isinstance(raised.value, IdleTimeoutError)
-
-
-@pytest.mark.parametrize(
-    ("error", "values"),
-    [(ValueError, [0, -1, math.nan, math.inf, 10**400]), (TypeError, ["1", True, [1]])],
-)
-async def test_an_idle_timeout_is_a_positive_number(
-    error: type[Exception], values: list[Any]
-) -> None:
-    for seconds in values:
-        with pytest.raises(error, match="idle_timeout must be a number of seconds"):
-            stream(Engine([]), TOKENIZER, idle_timeout=seconds)
-
-
-async def test_a_plain_source_cannot_have_an_idle_timeout() -> None:
-    with pytest.raises(ValueError, match="idle_timeout needs an async source"):
-        stream([A], TOKENIZER, idle_timeout=1)
-
-
-def test_an_idle_timeout_error_can_be_pickled() -> None:
-    error = IdleTimeoutError(1.5, {"format": 1})
-    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert (other.seconds, other.snapshot, str(other)) == (1.5, {"format": 1}, str(error))
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------
@@ -468,21 +326,6 @@ async def test_a_stream_has_the_finish_reason_and_the_match_of_its_decoder(kind:
     assert (chunks.finish_reason, chunks.stop_reason) == ("stop", "b")
     assert chunks.match is not None
     assert (chunks.match.stop, chunks.match.start, chunks.match.end) == ("b", 1, 2)
-
-
-@pytest.mark.parametrize("make", [DecodeStream, Sequence_])
-def test_a_stream_without_stops_has_a_finish_reason_too(make: Any) -> None:
-    with iter_chunks([A], make(TOKENIZER), finish_reason="stop") as chunks:
-        assert [chunk.text for chunk in chunks] == ["a", ""]
-    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", None, None)
-
-
-def test_the_stop_that_the_engine_found_is_the_stop_reason_of_the_stream() -> None:
-    output = {"token_ids": [A], "finish_reason": "stop", "stop_reason": 17}
-    chunks = iter_chunks([output], TOKENIZER)
-    last = [*chunks][-1]
-    assert (last.finish_reason, last.stop_reason) == ("stop", 17)
-    assert (chunks.finish_reason, chunks.stop_reason, chunks.match) == ("stop", 17, None)
 
 
 async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
-import pickle
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,14 +11,12 @@ import anyio
 import pytest
 
 from streamdec import (
-    Chunk,
     DecoderPool,
     DecodeStream,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
     TextStopDecoder,
-    TextStream,
     TokenQueue,
     iter_chunks,
     stream,
@@ -156,22 +152,6 @@ def test_conditions_of_none_mean_no_stops() -> None:
     assert StopSequenceDecoder(TOKENIZER, stop=None).conditions == StopConditions()
 
 
-def test_starts_inside_is_for_both_kinds_of_sections() -> None:
-    pair = ("a", "b")
-    options: Any
-    for options in (
-        {"ignore_stops_between": pair},
-        {"sections": {"r": pair}},
-        {"ignore_stops_between": pair, "sections": {"r": pair}},
-    ):
-        decoder = StopSequenceDecoder(TOKENIZER, stop="STOP", starts_inside=True, **options)
-        inside = "ignore_stops_between" in options
-        chunks = [decoder.feed([5])]
-        assert chunks[0].finish_reason == (None if inside else "stop")
-        if "sections" in options and inside:
-            assert chunks[0].section == "r"
-
-
 @pytest.mark.anyio
 async def test_a_decoder_in_place_of_a_tokenizer() -> None:
     def begun() -> StopSequenceDecoder:
@@ -207,14 +187,6 @@ def test_a_plain_stream_is_not_taken_for_an_asynchronous_one() -> None:
     chunks = iter_chunks([1], TOKENIZER)
     assert not isinstance(chunks, (AsyncIterable, Awaitable))
     assert isinstance(chunks, Iterable)
-
-
-@pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_stream_is_moved_by_its_snapshot(open_: Callable[..., Any], move: Any) -> None:
-    chunks = open_([0], TOKENIZER)
-    told = rf"a {type(chunks).__name__} cannot be copied .*StopSequenceDecoder\.restore returns"
-    with pytest.raises(TypeError, match=told):
-        move(chunks)
 
 
 def test_a_wrong_option_is_reported_before_the_source_is_read() -> None:
@@ -289,51 +261,3 @@ def test_the_labels_of_a_column_do_not_matter() -> None:
     assert DecodeStream(TOKENIZER).step_batch(column) == ["a", "b"]
     assert TokenSequence(TOKENIZER, column).text == "ab"
     assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "ab"
-
-
-# --- the three machines ---------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-async def test_every_kind_of_decoder_returns_chunks() -> None:
-    ids = [1, 3, 4, 3]
-    sequence = TokenSequence(TOKENIZER, [2])
-    machines: dict[TextStream[Any], str] = {
-        wrap(ids, DecodeStream(TOKENIZER)): "aé\ufffd",
-        wrap(ids, StopSequenceDecoder(TOKENIZER, StopConditions())): "aé\ufffd",
-        wrap(ids, sequence): "aé",
-    }
-    for chunks, text in machines.items():
-        found = await drained(chunks)
-        assert "".join(chunk.text for chunk in found) == text
-        assert found[-1].finish_reason == "length"
-        assert not any(chunk.finish_reason for chunk in found[:-1])
-    assert (sequence.text, sequence.token_ids, sequence.held) == ("baé", [2, *ids], b"\xc3")
-    assert sequence.append_token(4) == "é", "a sequence can always grow"
-
-
-@pytest.mark.anyio
-async def test_chunks_say_which_ids_they_cover_if_asked() -> None:
-    ids = [[1, 3], [4, 0], [0], [2, 5]]
-    chunks = await drained(stream(ids, TOKENIZER, stop="STOP", return_token_ids=True))
-    assert chunks == [
-        Chunk("a", token_ids=(1,)),
-        Chunk("é", token_ids=(3, 4, 0)),
-        Chunk("b", "stop", "STOP", token_ids=(0, 2, 5)),
-    ]
-    plain = await drained(stream(ids, TOKENIZER, stop="STOP"))
-    assert plain == [Chunk("a"), Chunk("é"), Chunk("b", "stop", "STOP")]
-
-
-@pytest.mark.anyio
-async def test_ids_of_withheld_text_belong_to_its_later_chunk() -> None:
-    """The beginning of a stop may still turn out to be text."""
-    tokens = MockTokenizer.from_tokens([b"ab", b"c", b"d"])
-    ids = [0, 1, 2, 0]
-    chunks = await drained(stream(ids, tokens, stop="bcx", return_token_ids=True))
-    assert chunks == [
-        Chunk("a"),
-        Chunk("bcd", token_ids=(0, 1, 2)),
-        Chunk("a"),
-        Chunk("b", "length", token_ids=(0,)),
-    ]

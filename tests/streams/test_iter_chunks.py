@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 import pytest
 
 from streamdec import (
     Chunk,
-    DecodeStream,
     MockTokenizer,
-    StopConditions,
     StopSequenceDecoder,
-    StreamdecWarning,
     iter_chunks,
 )
 from tests.streams.engines import BoomError, PlainEngine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-
-def test_an_iterator_without_aiter_is_accepted() -> None:
-    """``for`` asks only the first for one."""
-
-    class Bare:
-        def __init__(self) -> None:
-            self.engine = PlainEngine([A, STOP])
-            self.close = self.engine.close
-
-        def __next__(self) -> Any:
-            return next(self.engine)
-
-    class Response:
-        def __iter__(self) -> Any:
-            return bare
-
-    bare = Bare()
-    chunks = iter_chunks(Response(), TOKENIZER, stop="STOP")
-    assert [chunk.text for chunk in chunks] == ["a", ""]
-    assert (bare.engine.closings, bare.engine.is_closed) == (1, True)
 
 
 def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
@@ -134,18 +109,3 @@ def test_all_text_is_output_before_an_error_of_closing() -> None:
     with pytest.raises(BoomError, match="cannot close"):
         left.close()
     left.close()
-
-
-def test_a_finished_decoder_returns_its_finish_again() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="a"))
-    decoder.step(A)
-    engine = PlainEngine([A])
-    with pytest.warns(StreamdecWarning, match="has already ended"):
-        assert [*iter_chunks(engine, decoder)] == [Chunk("", "stop", "a")]
-    assert (engine.pulls, engine.closings) == (0, 1)
-
-
-def test_the_repr_of_a_text_iterator_has_its_state() -> None:
-    chunks = iter_chunks([A], DecodeStream(TOKENIZER))
-    assert repr(chunks).startswith("<TextIterator of <DecodeStream 0 tokens")
-    assert chunks.engine_finish_reason is None

@@ -26,7 +26,7 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec.streams.outputs import Delta, OutputReader, checked_ids, ids_of
+from streamdec.streams.outputs import OutputReader, checked_ids, ids_of
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
@@ -35,7 +35,7 @@ TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
     """The ids that are found in each output."""
     reader = OutputReader(**options)
-    return [[*map(int, reader.read(output).token_ids)] for output in outputs]
+    return [[*map(int, reader.parts(output)[0])] for output in outputs]
 
 
 def read_plain(outputs: list[Any], **options: Any) -> list[Chunk]:
@@ -206,7 +206,12 @@ CUMULATIVE: dict[str, list[Any]] = {
         sglang(0, 1, 2),
         sglang(0, 1, 2, reason={"type": "stop", "matched": 7}),
     ],
-    "lists": [[0], np.array([0, 1, 2]), (0, 1, 2), Delta([0, 1, 2], "stop", 7)],
+    "lists": [
+        [0],
+        np.array([0, 1, 2]),
+        (0, 1, 2),
+        {"token_ids": [0, 1, 2], "finish_reason": "stop", "stop_reason": 7},
+    ],
     "TensorRT-LLM, whose stop is taken back": [
         Completion([0]),
         Completion([0, 1, 2]),
@@ -296,7 +301,9 @@ def test_our_stop_wins_over_the_engines_end() -> None:
 def test_text_that_the_engines_end_releases_may_be_a_stop() -> None:
     """It is matched like any text; the finish is then ours."""
     tokens = MockTokenizer.from_tokens([b"a", b"\xe4\xbd"])
-    chunks = iter_chunks([[0, 1], Delta((), "length")], tokens, stop="a\ufffd")
+    chunks = iter_chunks(
+        [[0, 1], {"token_ids": (), "finish_reason": "length"}], tokens, stop="a\ufffd"
+    )
     assert [*chunks] == [Chunk("", "stop", "a\ufffd")]
     assert chunks.engine_finish_reason == "length"
 
@@ -386,12 +393,12 @@ def test_samples_without_an_index_are_counted() -> None:
 
 def test_a_second_sample_is_an_error_without_index() -> None:
     reader = OutputReader()
-    reader.read(vllm(0, index=3))
-    reader.read(vllm(1, index=3))
+    reader.parts(vllm(0, index=3))
+    reader.parts(vllm(1, index=3))
     with pytest.raises(
         SourceError, match="several samples, such as 3 and 0; choose one with index="
     ):
-        reader.read(vllm(2, index=0))
+        reader.parts(vllm(2, index=0))
 
 
 # --- cumulative outputs must grow -----------------------------------------------------------------
@@ -526,7 +533,7 @@ def test_the_error_for_an_output_without_ids_names_the_expected_forms(
     output: Any, shown: str
 ) -> None:
     with pytest.raises(SourceError, match=f"no token ids in .*{shown}") as raised:
-        OutputReader().read(output)
+        OutputReader().parts(output)
     assert "expected an id, a list of ids, or an object with token_ids, output_ids" in str(
         raised.value
     )
@@ -546,7 +553,7 @@ def test_the_error_for_an_output_without_ids_names_the_expected_forms(
 def test_the_error_has_no_text_of_an_answer(output: Any) -> None:
     """A server logs the error."""
     with pytest.raises(SourceError) as raised:
-        OutputReader().read(output)
+        OutputReader().parts(output)
     assert "secret" not in str(raised.value)
 
 
@@ -581,7 +588,6 @@ def test_chunks_with_ids_are_a_source() -> None:
 def test_a_tuple_with_names_is_a_list_of_ids() -> None:
     """Unless one of them is token_ids."""
     assert ids_of(Pair(1, 2)) == (1, 2)
-    assert ids_of(Delta([1])) is None
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])

@@ -6,9 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,16 +14,13 @@ from streamdec import (
     Chunk,
     SourceError,
     StopConditions,
-    StreamdecWarning,
     TextStopDecoder,
     TextStream,
     iter_chunks,
     wrap,
 )
-from streamdec.errors import IdleTimeoutError
 from streamdec.metrics import Hook, add_hook
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
+from tests.streams.engines import BoomError, Engine, Script, async_generator
 
 CONDITIONS = StopConditions(stop="\nUser:")
 PIECES = ["It is", None, "", " 42.\nUs", "er: ", "and more"]
@@ -64,12 +59,6 @@ async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> N
     assert stops == [2]
     assert reader.decoder.match is not None
     assert reader.decoder.match.start == len("It is 42.")
-
-
-def test_a_plain_source_is_closed_at_the_stop() -> None:
-    source = PlainEngine(PIECES)
-    assert shown([*iter_chunks(source, decoder())]) == ENDED
-    assert source.closings == 1
 
 
 @pytest.mark.anyio
@@ -118,47 +107,6 @@ async def test_an_error_of_the_source_comes_after_its_text_and_the_rest_can_be_c
     again = TextStopDecoder.restore(json.loads(json.dumps(reader.snapshot())))
     chunks = [chunk async for chunk in wrap(Engine(["ual"]), again)]
     assert "".join(chunk.text for chunk in chunks) == "\nUsual"
-
-
-@pytest.mark.anyio
-async def test_other_tasks_run_while_the_source_never_waits() -> None:
-    turns: list[None] = []
-
-    async def other() -> None:
-        while True:
-            turns.append(None)
-            await checkpoint()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(other)
-        async for _ in wrap(Engine(["a"] * 4 * MAX_TOKENS_AT_ONCE), decoder()):
-            pass
-        group.cancel_scope.cancel()
-    assert len(turns) >= 3
-
-
-@pytest.mark.anyio
-async def test_a_source_that_is_idle_for_too_long() -> None:
-    async def api() -> Any:
-        yield "Hi\nUs"
-        await anyio.sleep_forever()
-
-    texts: list[str] = []
-    with pytest.raises(IdleTimeoutError) as caught:
-        await put_into(texts, wrap(api(), decoder(), idle_timeout=0.01))
-    assert texts == ["Hi"]
-    assert TextStopDecoder.restore(caught.value.snapshot).jailed == "\nUs"
-
-
-@pytest.mark.anyio
-async def test_a_decoder_that_has_ended_reads_nothing() -> None:
-    ended = decoder()
-    ended.flush("abort")
-    source = Engine(["Hi"])
-    with pytest.warns(StreamdecWarning, match="has already ended"):
-        chunks = wrap(source, ended)
-    assert shown([chunk async for chunk in chunks]) == [("", "abort")]
-    assert source.pulls == 0
 
 
 @pytest.mark.anyio

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,7 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     DecoderPool,
-    FinishedError,
     MockTokenizer,
-    SnapshotError,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
@@ -158,14 +154,6 @@ def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round
         assert [*pool.errors] == ["ends", "never"]
         assert all(type(error) is UnknownRequestError for error in pool.errors.values())
         assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
-
-
-def test_an_unknown_request_does_not_disturb_sinks() -> None:
-    pool, sent = pool_of("a"), list[Chunk]()
-    pool.attach("a", sent.append)
-    assert pool.step({"never": 0, "a": [0, STOP]}) == {}
-    assert sent == [Chunk("a", "stop", "STOP")]
-    assert ([*pool.errors], [*pool.ended]) == (["never"], ["a"])
 
 
 def test_a_key_error_of_a_tokenizer_is_not_an_unknown_request() -> None:
@@ -367,81 +355,6 @@ def test_a_request_can_be_looked_at() -> None:
     assert repr(pool) == "<DecoderPool of 2 requests>"
     with pytest.raises(UnknownRequestError):
         pool["x"]
-
-
-# --- snapshots ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("before", [[], [0], [ST], [0, ST], [ST, HALF], [HALF], [0, 0, HALF]])
-@pytest.mark.parametrize("after", [[0], [REST], [HALF, 0], [STOP, 0], [-1], [ST, ST, REST], []])
-def test_a_restored_pool_covers_the_ids_that_were_withheld(
-    before: list[int], after: list[int]
-) -> None:
-    """Of stops that may be, and of characters that are not whole: as if it had not been away."""
-    pool = pool_of("a", return_token_ids=True)
-    pool.step({"a": before})
-    snapshot = json.loads(json.dumps(pool.snapshot()))
-    restored = DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
-    assert restored.snapshot() == pool.snapshot() == snapshot
-    for token_id in after:
-        assert restored.step({"a": token_id}) == pool.step({"a": token_id})
-    assert restored.abort("a") == pool.abort("a")
-    with_ids = DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=True)
-    without_ids = DecoderPool.restore(TOKENIZER, snapshot)
-    assert without_ids.finish("a") == replace(with_ids.finish("a"), token_ids=())
-
-
-def test_a_pool_of_another_tokenizer_is_rejected_by_name() -> None:
-    with pytest.raises(SnapshotError, match="request 'a': the snapshot is of another tok"):
-        DecoderPool.restore(MockTokenizer(), pool_of("a").snapshot())
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"machine": "stop"}, r"of a StopSequenceDecoder; write StopSequenceDecoder\.restore\("),
-        ({"format": 99}, "pool format 99 is not known; this release reads 1"),
-        ({"requests": None}, "requests must be pairs of an id and a snapshot, not None"),
-        ({"requests": [["a"]]}, "requests must be pairs"),
-        ({"requests": [["a", {}]]}, "request 'a': snapshot format None is not known"),
-        ({"requests": [["a", {}, [], []]]}, "requests must be pairs"),
-        (
-            {"requests": [[None, pool_of("a")["a"].snapshot()]]},
-            "request None: a request id must be a",
-        ),
-        ({"requests": [["a", pool_of("a")["a"].snapshot()]] * 2}, "the pool already has a request"),
-    ],
-)
-def test_a_malformed_snapshot_of_a_pool_is_rejected(change: dict[str, Any], problem: str) -> None:
-    with pytest.raises(SnapshotError, match=problem):
-        DecoderPool.restore(TOKENIZER, pool_of("a").snapshot() | change)
-
-
-@pytest.mark.parametrize("waiting", [None, {}, "ids", [2**70], [-1], [True], ["1"], [[0, 0]]])
-@pytest.mark.parametrize("return_token_ids", [False, True])
-def test_malformed_pending_ids_in_a_snapshot_are_rejected(
-    waiting: Any, return_token_ids: bool
-) -> None:
-    snapshot = pool_of("a").snapshot()
-    snapshot["requests"][0].append(waiting)
-    with pytest.raises(SnapshotError, match="'a': ids without a chunk must be a list"):
-        DecoderPool.restore(TOKENIZER, snapshot, return_token_ids=return_token_ids)
-
-
-@pytest.mark.parametrize("value", [None, [], "{}"])
-def test_an_object_that_is_not_a_snapshot_is_rejected(value: Any) -> None:
-    with pytest.raises(SnapshotError, match="a snapshot must be a dict, not "):
-        DecoderPool.restore(TOKENIZER, value)
-
-
-def test_a_snapshot_of_an_ended_request_is_rejected() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
-    decoder.step(STOP)
-    with pytest.raises(FinishedError):
-        decoder.step(0)
-    snapshot = pool_of().snapshot() | {"requests": [["a", decoder.snapshot()]]}
-    with pytest.raises(SnapshotError, match="request 'a': the decoder has ended"):
-        DecoderPool.restore(TOKENIZER, snapshot)
 
 
 class Failing:

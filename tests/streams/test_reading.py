@@ -22,7 +22,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams import text_stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine, Script, async_generator, drained
 
@@ -151,28 +150,6 @@ async def test_other_tasks_run_every_256_tokens(
         group.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("each", [1, 100, 255])
-async def test_tokens_on_the_hot_path_count_with_those_that_take_the_slow_path(
-    each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text that is too long for a tally takes the slow path each time."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"long" * 100])
-    ids = ([0] * each + [1]) * (8 * MAX_TOKENS_AT_ONCE // (each + 1))
-    places: list[int] = []
-
-    async def noted_checkpoint() -> None:
-        places.append(chunks.decoder.num_tokens)
-        await checkpoint()
-
-    monkeypatch.setattr(text_stream, "checkpoint", noted_checkpoint)
-    for _ in range(COLD_AND_WARM):
-        places.clear()
-        chunks = stream(Engine(ids), tokenizer, stop="x")
-        assert len(await drained(chunks)) == len(ids) + 1
-        due = range(MAX_TOKENS_AT_ONCE, len(ids) + 1, MAX_TOKENS_AT_ONCE)
-        assert places == [*due]
-
-
 async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() -> None:
     computed: list[int] = []
     closed = False
@@ -199,20 +176,6 @@ async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() 
                 pass
     assert closed
     assert chunks.decoder.num_tokens == len(computed) < MAX_TOKENS_AT_ONCE
-
-
-async def test_a_deadline_is_kept_with_a_source_that_never_waits() -> None:
-    class Endless:
-        def __iter__(self) -> Any:
-            return self
-
-        def __next__(self) -> int:
-            return A
-
-    with anyio.move_on_after(0.01) as scope:
-        async for _ in wrap(Endless(), DecodeStream(TOKENIZER)):
-            pass
-    assert scope.cancelled_caught
 
 
 # --- one reader -----------------------------------------------------------------------------------
@@ -246,26 +209,6 @@ async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> N
     assert got == ["a", "b", ""]
 
 
-async def test_two_readers_that_took_turns_raise_when_they_read_at_once() -> None:
-    """Both hold the iterator before either waits."""
-    go_on = anyio.Event()
-
-    async def before_pull(count: int) -> None:
-        if count:
-            await go_on.wait()
-
-    chunks = stream(Engine([A, B], before_pull=before_pull), TOKENIZER)
-    one, other = aiter(chunks), aiter(chunks)
-    await anext(one)
-    async with anyio.create_task_group() as group:
-        group.start_soon(drained, one)
-        await anyio.wait_all_tasks_blocked()
-        with pytest.raises((RuntimeError, anyio.BusyResourceError)):
-            await anext(other)
-        go_on.set()
-    await chunks.aclose()
-
-
 async def test_a_slow_reader_holds_the_engine_back() -> None:
     """No output is requested before the reader needs it."""
     engine = Engine([A] * 10)
@@ -274,14 +217,4 @@ async def test_a_slow_reader_holds_the_engine_back() -> None:
         await anext(chunks)
         await checkpoint()
         assert engine.pulls == count
-    await chunks.aclose()
-
-
-# --- what may be asked ----------------------------------------------------------------------------
-
-
-async def test_the_repr_of_a_stream_has_its_state_and_source() -> None:
-    chunks = wrap(Engine([A]), DecodeStream(TOKENIZER))
-    assert "TextStream" in repr(chunks)
-    assert "DecodeStream" in repr(chunks)
     await chunks.aclose()

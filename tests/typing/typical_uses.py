@@ -183,7 +183,7 @@ async def around_an_engine(tokenizer: Decoder) -> None:
         async for chunk in chunks:
             assert_type(chunk, Chunk)
         assert_type(chunks.decoder.match, StopMatch | None)
-    async with wrap(engine(), DecodeStream(tokenizer), idle_timeout=5) as plain:
+    async with wrap(engine(), DecodeStream(tokenizer), index=0) as plain:
         assert_type(plain, TextStream[DecodeStream])
         assert_type(plain.decoder.held, bytes)
     async for chunk in stream(plain_engine(), tokenizer, conditions=StopConditions("a")):
@@ -211,7 +211,7 @@ def around_a_plain_engine(tokenizer: Decoder) -> None:
         assert_type(next(chunks), Chunk)
         assert_type("".join(chunk.text for chunk in chunks), str)
     iter_chunks(engine(), tokenizer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    iter_chunks(plain_engine(), tokenizer, idle_timeout=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    iter_chunks(plain_engine(), tokenizer, foo=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def many(tokenizer: Decoder) -> None:

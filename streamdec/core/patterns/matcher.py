@@ -81,27 +81,22 @@ class PatternStops:
         self._most = 2 * reach + 1 if self._sees_place else reach
         self._known: dict[tuple[Context, str], Context] = {}
         self.start: Any = _clean(self._read(("",) if self._sees_place else ()))
-        """See StopStrings."""
 
     @property
     def num_bytes(self) -> int:
-        """See StopStrings."""
         automata = sum(automaton.num_bytes for automaton in self._automata)
         context = CONTEXT_SIZE + 8 * len(self._automata)
         return self._strings.num_bytes + automata + context * len(self._known)
 
     @property
     def longest(self) -> int:
-        """See StopStrings."""
         return max(self._strings.longest, *(pattern.longest for pattern in self._patterns))
 
     def is_cacheable(self, tail: PatternTail) -> bool:
-        """See StopStrings."""
         paths = sum(len(state.paths) for state in tail.states)
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
     def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
-        """See StopStrings."""
         if tail.text or (self._looking and not is_open):
             return None
         if not is_open:
@@ -117,7 +112,6 @@ class PatternStops:
     def step(
         self, tail: PatternTail, text: str, *, ignore: bool = False
     ) -> tuple[PatternTail, Hit | None]:
-        """See StopStrings."""
         strings, best = self._strings.step(tail.strings, text, ignore=ignore)
         states, whole = [*tail.states], tail.text + text
         for end, letter in enumerate(text if best is None else text[: best.end], 1):
@@ -145,28 +139,23 @@ class PatternStops:
         return _clean(context)
 
     def restart(self, tail: PatternTail) -> PatternTail:
-        """See StopStrings."""
         return _clean(self._after(tail.context, tail.text))
 
     def jailed(self, tail: PatternTail) -> str:
-        """See StopStrings."""
         size = len(self._strings.jailed(tail.strings))
         if not self._visible:
             size = max(size, *(state.oldest for state in tail.states))
         return tail.text[-size:] if size else ""
 
     def text(self, tail: PatternTail) -> str:
-        """See StopStrings."""
         return tail.text
 
     # --- contexts
 
     def context(self, tail: PatternTail) -> tuple[str, ...]:
-        """See StopStrings."""
         return tail.context.entries
 
     def tail_after(self, context: tuple[Any, ...]) -> PatternTail:
-        """See StopStrings."""
         if len(context) > self._most:
             raise ValueError(f"these patterns see a context of at most {self._most} entries")
         for entry in context:

@@ -1,21 +1,18 @@
-"""The loops of mlx-lm, with a model whose tokens are known."""
+"""The detokenizer in the loops of mlx-lm, with a model whose tokens are known."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec import FinishedError, HuggingFaceTokenizer, iter_chunks
+from streamdec import FinishedError
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from tests.integrations.mlx_lm.scripted import (
-    generation,
     mlx_lm,
-    mx,
     scripted,
     tokenizer_utils,
     wrapped,
@@ -26,10 +23,6 @@ TEXT = "The fox 😀 über naïve 你好!"
 KINDS = ["byte_level", "byte_fallback"]
 
 
-def generate_step(model: Any, prompt: list[int], max_tokens: int = 60) -> Any:
-    return generation.generate_step(mx.array(prompt), model, max_tokens=max_tokens)
-
-
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -38,48 +31,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def tokenizer(kind: str) -> Tokenizer:
     return VOCABULARIES[kind]()
-
-
-# --- the iterator ---------------------------------------------------------------------------------
-
-
-def test_text_is_whole_and_ends_with_the_end_of_sequence(kind: str, tokenizer: Tokenizer) -> None:
-    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
-    said = spelled(kind, TEXT)
-    model = scripted(tokenizer, said, len(prompt))
-    chunks = [
-        *iter_chunks(
-            generate_step(model, prompt),
-            HuggingFaceTokenizer(tokenizer),
-            ids=itemgetter(0),
-            prompt_token_ids=prompt,
-            eos_token_ids=model.eos,
-        )
-    ]
-    assert "".join(chunk.text for chunk in chunks) == TEXT
-    assert (chunks[-1].finish_reason, chunks[-1].stop_reason) == ("stop", None)
-    assert len(chunks) > len("The fox")
-
-
-def test_a_stop_ends_the_loop(kind: str, tokenizer: Tokenizer) -> None:
-    """mlx-lm computes one token ahead: that one is under way when the stop is complete."""
-    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
-    said = spelled(kind, "an answer\nUser: more and more and more")
-    model = scripted(tokenizer, said, len(prompt))
-    engine = generate_step(model, prompt)
-    with iter_chunks(
-        engine, HuggingFaceTokenizer(tokenizer), ids=itemgetter(0), stop="\nUser:"
-    ) as chunks:
-        found = [*chunks]
-    assert "".join(chunk.text for chunk in found) == "an answer"
-    assert found[-1].stop_reason == "\nUser:"
-    prefill = 1 if len(prompt) > 1 else 0
-    assert model.num_passes == prefill + len("an answer\nUser:") + 1
-    with pytest.raises(StopIteration):
-        next(engine)
-
-
-# --- the detokenizer ------------------------------------------------------------------------------
 
 
 def generated(tokenizer: Any, model: Any, prompt: list[int], max_tokens: int = 60) -> list[Any]:

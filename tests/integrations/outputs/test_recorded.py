@@ -20,11 +20,10 @@ BYTES = MockTokenizer.from_tokens([bytes([33 + n % 90]) for n in range(700)])
 @pytest.mark.parametrize("each", ALL)
 def test_the_ids_and_the_end_are_found_and_a_stream_ends_as_the_engine_did(each: Recorded) -> None:
     reader = OutputReader(**each.options)
-    deltas = [reader.read(output) for output in each.outputs]
-    assert [int(i) for delta in deltas for i in delta.token_ids] == each.token_ids
-    ends = [delta for delta in deltas if delta.finish_reason is not None]
-    assert {delta.finish_reason for delta in ends} == {each.finish_reason}
-    assert {delta.stop_reason for delta in ends} == {each.stop_reason}
+    parts = [reader.parts(output) for output in each.outputs]
+    assert [int(i) for ids, _, _ in parts for i in ids] == each.token_ids
+    ends = {(reason, stop) for _, reason, stop in parts if reason is not None}
+    assert ends == {(each.finish_reason, each.stop_reason)}
 
     async def engine() -> AsyncIterator[Any]:
         for output in each.outputs:

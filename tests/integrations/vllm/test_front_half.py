@@ -136,15 +136,9 @@ def test_the_text_and_the_end_are_those_of_vllm(
     assert not is_patched or num_cut > 5
 
 
-# --- where they differ ----------------------------------------------------------------------------
-
-
 @pytest.fixture
 def library() -> Tokenizer:
     return ZOO["byte_level_trained"]()
-
-
-# --- our stream inside ----------------------------------------------------------------------------
 
 
 def test_vllm_finds_our_stream(library: Tokenizer) -> None:
@@ -181,12 +175,6 @@ def test_fastokens_patch_and_ours(library: Tokenizer) -> None:
     finally:
         fastokens.unpatch_transformers()
     assert tokenizers.decoders.DecodeStream is before
-
-
-# --- what was recorded ----------------------------------------------------------------------------
-
-
-# --- the page -------------------------------------------------------------------------------------
 
 
 def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:

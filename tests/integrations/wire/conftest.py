@@ -25,7 +25,6 @@ def running() -> Iterator[Server]:
 @pytest.fixture
 def server(running: Server) -> Iterator[Server]:
     running.engines, running.stop, running.wire_options = [], {}, {}
-    running.keep_alive = None
     while not running.errors.empty():
         running.errors.get()
     yield running

@@ -93,7 +93,6 @@ class Server:
         self.stop: Mapping[str, Any] = {}
         """Conditions that the APIs have no parameter for."""
         self.wire_options: dict[str, Any] = {}
-        self.keep_alive: float | None = None
         self.errors: queue.SimpleQueue[str] = queue.SimpleQueue()
         """What the application raised."""
         self.url = ""
@@ -145,7 +144,7 @@ class Server:
                 if chat
                 else openai.CompletionEncoder(**options)
             )
-            return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
+            return EventStreamResponse(wire, *streams)
         whole = openai.ChatResponse(**options) if chat else openai.CompletionResponse(**options)
         return await self._whole(whole, streams)
 
@@ -161,7 +160,7 @@ class Server:
         options = {"response_id": "msg_1", "model": body["model"], "input_tokens": len(PROMPT)}
         if body.get("stream"):
             wire = anthropic.MessageEncoder(**options, **self.wire_options)
-            return EventStreamResponse(wire, *streams, keep_alive=self.keep_alive)
+            return EventStreamResponse(wire, *streams)
         return await self._whole(anthropic.MessageResponse(**options), streams)
 
     async def _whole(self, whole: Any, streams: list[TextStream[Any]]) -> Response:

@@ -245,6 +245,35 @@ def test_chunks_without_events_send_nothing_and_the_client_is_kept_alive(loop: s
     run(loop, main)
 
 
+@both_loops
+def test_a_silent_engine_has_comment_lines_until_its_first_chunk(loop: str) -> None:
+    async def main() -> None:
+        told = anyio.Event()
+
+        class Waiting(Client):
+            async def send(self, message: Any) -> None:
+                await super().send(message)
+                if message.get("body") == b": keep-alive\n\n":
+                    told.set()
+
+        async def engine() -> AsyncIterator[int]:
+            await told.wait()
+            yield 0
+
+        client = Waiting(999, "goes")
+        streams = [stream(engine(), TOKENIZER)]
+        with anyio.fail_after(60):
+            await EventStreamResponse(wire(1), *streams, keep_alive=0.01)(
+                {}, client.receive, client.send
+            )
+        data = b"".join(each.get("body", b"") for each in client.sent)
+        events = [each for each in data.split(b"\n\n") if each and each != b": keep-alive"]
+        assert all(each.startswith(b"data: ") for each in events)
+        assert b"Hello" in events[0]
+
+    run(loop, main)
+
+
 # --- clients that are behind ----------------------------------------------------------------------
 
 

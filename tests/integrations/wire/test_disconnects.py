@@ -8,16 +8,12 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.integrations.wire.serving import Engine, Server
-from tests.integrations.wire.test_clients import MESSAGES, chat, complete
-
-if TYPE_CHECKING:
-    from anthropic import Anthropic
-    from openai import OpenAI
+from tests.integrations.wire.test_clients import MESSAGES
 
 PATIENCE = 60.0
 """Seconds after which a test is taken to hang."""
@@ -69,36 +65,6 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "waiting": lambda: Engine([[256]], then="hangs"),
     "silent": lambda: Engine([], then="hangs"),
 }
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("ask", "n"), [(chat, 1), (complete, 1), (chat, 3)])
-def test_closing_the_openai_client_closes_the_engine(
-    server: Server, openai_client: OpenAI, ask: Any, engine: str, n: int
-) -> None:
-    with nothing_left(server):
-        server.engines = [ENGINES[engine]() for _ in range(n)]
-        stream = ask(openai_client, stream=True, max_tokens=MANY, n=n)
-        if ask is chat:
-            next(stream)
-        assert all(each.begun.wait(PATIENCE) for each in server.engines)
-        stream.close()
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_closing_the_anthropic_client_closes_the_engine(
-    server: Server, anthropic_client: Anthropic, engine: str
-) -> None:
-    with nothing_left(server):
-        server.engines = [ENGINES[engine]()]
-        with anthropic_client.messages.stream(
-            model="tiny", messages=MESSAGES, max_tokens=MANY
-        ) as events:
-            next(iter(events))
-            assert server.engines[0].begun.wait(PATIENCE)
-
-
-# --- sockets --------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from streamdec.integrations.openai import (
     CompletionResponse,
 )
 from streamdec.server import create_app
-from streamdec.streams.outputs import Delta, ending
+from streamdec.streams.outputs import ending
 from tests.server.serving import tokenizer_in
 
 OPENAI: dict[str, Any] = {"response_id": "r", "model": "m", "created": 0}
@@ -108,7 +108,9 @@ def sent(chunk: Chunk) -> str:
 
 def of_dynamo(chunk: Chunk) -> str:
     async def run() -> str:
-        worker = TextWorker(lambda _: [Delta([1], chunk.finish_reason)], MockTokenizer())
+        worker = TextWorker(
+            lambda _: [{"token_ids": [1], "finish_reason": chunk.finish_reason}], MockTokenizer()
+        )
         words: list[str] = [each["finish_reason"] async for each in worker.generate({})]
         return words[-1]
 
@@ -146,9 +148,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A client of a server whose engine ends as the prompt says."""
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("model"))
 
-    def engine(prompt: list[int], _: Any) -> Iterator[Delta]:
+    def engine(prompt: list[int], _: Any) -> Iterator[dict[str, Any]]:
         said = tokenizer.decode(prompt)
-        yield Delta(prompt, next(each for each in get_args(FinishReason) if each in said))
+        reason = next(each for each in get_args(FinishReason) if each in said)
+        yield {"token_ids": prompt, "finish_reason": reason}
 
     with TestClient(create_app(tokenizer, engine), raise_server_exceptions=False) as client:
         yield client

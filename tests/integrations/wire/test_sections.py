@@ -26,6 +26,20 @@ def chunks_of(ids: list[int]) -> list[Chunk]:
     return [*iter_chunks(ids, TOKENIZER, sections=SECTIONS, return_token_ids=True)]
 
 
+def test_a_section_other_than_reasoning_is_content() -> None:
+    chunks = chunks_of([6, 1])
+    assert {each.section for each in chunks if each.text} == {"answer"}
+    whole = openai.ChatResponse(**HEAD)
+    message = anthropic.MessageResponse(**MESSAGE)
+    for each in chunks:
+        whole.step(each)
+        message.step(each)
+    found = whole.body()["choices"][0]["message"]
+    assert (found["content"], "reasoning" in found) == ("Hm", False)
+    blocks = message.body()["content"]
+    assert [(each["type"], each["text"]) for each in blocks] == [("text", "Hm")]
+
+
 def runs(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The parts, with neighbours of one kind joined."""
     found: list[tuple[str, str]] = []
