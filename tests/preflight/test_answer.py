@@ -233,6 +233,7 @@ def test_the_difference_in_earlier_turns_is_shown(tmp_path: Path) -> None:
     assert "assistant<think>" in text
 
 
+@pytest.mark.filterwarnings("ignore:.*a decoder that cannot read the vocabulary")
 def test_a_decoder_that_leaves_signs_is_what_the_library_does(tmp_path: Path) -> None:
     folder = control(METASPACE).write(tmp_path)
     assert "DECODER_CANNOT_READ_VOCAB" in inspect(folder, render=False).codes
