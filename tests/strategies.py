@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 
+from streamdec.protocols import ByteFallback
 from streamdec.testing.strategies import cuts, running_text, stops, token_ids
 from streamdec.testing.subjects import Subject
 from tests.stop_model import Situation, TokenTable, draw_situation, draw_table
 
-__all__ = ["RANDOM", "Subject", "cuts", "running_text", "situations", "stops", "token_ids"]
+__all__ = ["RANDOM", "Subject", "cuts", "exact", "running_text", "situations", "stops", "token_ids"]
 
 RANDOM = st.randoms(use_true_random=False)
 
@@ -49,3 +51,10 @@ def situations(
         return found if exact_runs else replace(found, byte_fallback="eager")
 
     return RANDOM.map(drawn)
+
+
+def exact(subject: Subject) -> dict[str, Any]:
+    """The options under which the full decode is the library's own for any ids."""
+    rules = subject.tokenizer.rules
+    runs = rules is not None and isinstance(rules.rule, ByteFallback)
+    return {"byte_fallback": "exact"} if runs else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,18 +13,18 @@ from typing import Any, TypeVar, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.protocols import CTC, ByteFallback, Decoder, Joined, WordPiece
+from streamdec.protocols import CTC, Joined, WordPiece
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests import laws
-from tests.strategies import Subject, cuts, running_text, token_ids
+from tests.strategies import Subject, cuts, exact, running_text, token_ids
 from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
+from tests.support.wrappers import Bare
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 
 Law = TypeVar("Law", bound=Callable[..., None])
@@ -68,16 +68,6 @@ FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
 SMALL = [*MOCKS, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
 """Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
-
-
-class Bare:
-    """A tokenizer of which only ``decode`` is left."""
-
-    def __init__(self, tokenizer: Decoder | Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
 BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
@@ -143,13 +133,6 @@ def draw_text(
 ) -> list[int]:
     text = running_text(subject, skip_special_tokens=skip_special_tokens, max_size=max_size)
     return data.draw(text, label="text")
-
-
-def exact(subject: Subject) -> dict[str, Any]:
-    """The options under which the full decode is the library's own for any ids."""
-    rules = subject.tokenizer.rules
-    runs = rules is not None and isinstance(rules.rule, ByteFallback)
-    return {"byte_fallback": "exact"} if runs else {}
 
 
 @given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))

@@ -18,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, StopMatch
-from streamdec.protocols import ByteFallback
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
-from tests.strategies import Subject, cuts, situations, stops, token_ids
+from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
 from tests.support.zoo import UNCOMPILED, ZOO
 
 # The name of a skipped special token may be a part of a marker.
@@ -571,13 +570,6 @@ def draw_setup(
         min_tokens=data.draw(st.sampled_from([0, 0, 1, 3])),
     )
     return setup._replace(conditions=conditions), ids
-
-
-def exact(subject: Subject) -> dict[str, Any]:
-    """The options under which the full decode is the library's own for any ids."""
-    rules = subject.tokenizer.rules
-    runs = rules is not None and isinstance(rules.rule, ByteFallback)
-    return {"byte_fallback": "exact"} if runs else {}
 
 
 @given(data=st.data(), skip=st.booleans())

@@ -17,6 +17,7 @@ from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
 from streamdec.core.shared_tables import table_for
+from tests.support.wrappers import Bare
 
 TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
 A, LEAD, MIDDLE, LAST, SKIPPED, OTHER_SKIPPED, EMPTY, STOP, MARKER, AB = range(len(TOKENS))
@@ -31,16 +32,6 @@ MOST, MOST_WINDOWED = 100, 1_000
 def tokenizer_of(rule: Any = "byte_level") -> MockTokenizer:
     tokens = TOKENS if rule == "byte_level" else [*TOKENS[:-3], b"\n", b"<", b"b"]
     return MockTokenizer.from_tokens(tokens, SPECIAL, rule)
-
-
-class Windowed:
-    """Only the ``decode`` of another tokenizer."""
-
-    def __init__(self, tokenizer: MockTokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
-        return self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
 
 # --- ids without bytes
@@ -94,7 +85,7 @@ def ids_without_bytes_are_only_counted(case: str, route: str, times: int) -> Non
     before, options, after = SILENT_CASES[case]
     is_run = "byte_fallback" in options
     tokenizer: Any = tokenizer_of("byte_fallback" if is_run else "byte_level")
-    streamed = tokenizer if route == "bytes" else Windowed(tokenizer)
+    streamed = tokenizer if route == "bytes" else Bare(tokenizer)
     decoder = StopSequenceDecoder(streamed, **options)
     text = decoder.feed(before).text
     # A token without text closes a run.
@@ -145,7 +136,7 @@ def test_a_stream_does_not_grow(name: str, stops: bool, spans: bool) -> None:
 
 
 def test_random_ids_without_bytes_inside_a_character_of_a_windowed_stream() -> None:
-    tokenizer = Windowed(tokenizer_of())
+    tokenizer = Bare(tokenizer_of())
     stream = StopSequenceDecoder(tokenizer)
     rng = random.Random(0)
     assert stream.feed([A, LEAD]).text
@@ -159,7 +150,7 @@ def test_random_ids_without_bytes_inside_a_character_of_a_windowed_stream() -> N
 
 def test_random_ids_without_bytes_inside_a_stop_of_a_windowed_stream() -> None:
     """Each changes the window, so all are kept; the snapshot is accepted nevertheless."""
-    tokenizer = Windowed(tokenizer_of())
+    tokenizer = Bare(tokenizer_of())
     stream = StopSequenceDecoder(tokenizer, StopConditions("\nUser:"))
     stream.feed([A, STOP])
     rng = random.Random(0)

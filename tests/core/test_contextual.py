@@ -20,7 +20,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from tests.core.rule_tables import Table, through_json
+from tests.core.rule_tables import Table
 
 # --- the first token and later ones ---------------------------------------------------------------
 
@@ -37,13 +37,6 @@ FIRST_THEN_LATER: list[tuple[DecodingRule, list[str], list[str]]] = [
     (WordPiece(), ["x 's", "y n't ."], ["x's", " yn't."]),
     (WordPiece("_", cleanup=False), ["_a", "_.", ".", "##b"], ["_a", ".", " .", " ##b"]),
 ]
-
-
-@pytest.mark.parametrize(("rule", "pieces", "outputs"), FIRST_THEN_LATER)
-def test_a_token_depends_on_whether_it_is_the_first(
-    rule: DecodingRule, pieces: list[str], outputs: list[str]
-) -> None:
-    Table(rule, *pieces).check(*(text.encode() for text in outputs), b"")
 
 
 def test_a_skipped_special_is_not_the_first_token() -> None:
@@ -70,13 +63,6 @@ WORD_SUFFIX: list[tuple[DecodingRule, list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "pieces", "outputs"), WORD_SUFFIX)
-def test_the_text_of_a_suffix_depends_on_the_next_token(
-    rule: DecodingRule, pieces: list[str], outputs: list[str]
-) -> None:
-    Table(rule, *pieces).check(*(text.encode() for text in outputs))
-
-
 # --- repetitions ----------------------------------------------------------------------------------
 
 COLLAPSE: list[tuple[DecodingRule, list[str], list[str]]] = [
@@ -89,13 +75,6 @@ COLLAPSE: list[tuple[DecodingRule, list[str], list[str]]] = [
     (CTC(metaspace=Metaspace()), ["<pad>", "▁a"], ["", "a"]),
     (CTC(metaspace=Metaspace()), ["▁", "▁a"], ["", " a"]),
 ]
-
-
-@pytest.mark.parametrize(("rule", "pieces", "outputs"), COLLAPSE)
-def test_a_token_equal_to_the_one_before_counts_once(
-    rule: DecodingRule, pieces: list[str], outputs: list[str]
-) -> None:
-    Table(rule, *pieces).check(*(text.encode() for text in outputs), b"")
 
 
 def test_a_skipped_pad_does_not_part_two_equal_tokens() -> None:
@@ -132,11 +111,18 @@ STRIPPED: list[tuple[TextRules, list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "pieces", "outputs"), STRIPPED)
-def test_the_front_of_the_text_is_stripped_once(
-    rules: TextRules, pieces: list[str], outputs: list[str]
+CASES: list[tuple[DecodingRule | TextRules, list[str], list[str]]] = [
+    *((rule, pieces, [*outputs, ""]) for rule, pieces, outputs in FIRST_THEN_LATER + COLLAPSE),
+    *WORD_SUFFIX,
+    *STRIPPED,
+]
+
+
+@pytest.mark.parametrize(("rule", "pieces", "outputs"), CASES)
+def test_each_token_completes_its_part_of_the_library_s_text(
+    rule: DecodingRule | TextRules, pieces: list[str], outputs: list[str]
 ) -> None:
-    Table(rules, *pieces).check(*(text.encode() for text in outputs))
+    Table(rule, *pieces).check(*(text.encode() for text in outputs))
 
 
 def test_a_character_to_strip_may_come_in_bytes() -> None:
@@ -154,33 +140,3 @@ def test_the_strip_holds_what_may_still_be_stripped() -> None:
     table = Table(TextRules(RawBytes(), strip_left=("é", 1)), b"\xc3")
     [(_, state)] = table.steps()
     assert table.machine.held(state) == b"\xc3"
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-MALFORMED: list[tuple[DecodingRule | TextRules, list[object]]] = [
-    (Joined(), [None, 0, 1, "true", [], [True]]),
-    (BPESuffix(), [None, "", [], ["", ""] * 2, ["", None], [1, ""], {"0": "", "1": ""}]),
-    (CTC(), [None, [], ["a"], ["a", 1], [1, True], [None, None], ["a", True, 0], "ab"]),
-    (stripped(2), [None, [], [None, 3, ""], [None, -1, ""], [None, True, ""], [None, 1, "zz"]]),
-    (stripped(2), [[None, 1, "20"], [None, 0, "20"], [None, 1, 0], [True, 1, ""], [None, 1]]),
-    (stripped(2, "é"), [[None, 0, "c3"], [None, 1, "c3a9"], [None, 1, "c4"], [None, 1.0, ""]]),
-]
-
-
-@pytest.mark.parametrize(("rules", "states"), MALFORMED)
-def test_a_malformed_state_is_rejected(
-    rules: DecodingRule | TextRules, states: list[object]
-) -> None:
-    table = Table(rules, "a")
-    for state in states:
-        with pytest.raises((ValueError, TypeError)):
-            table.machine.load(state)
-    assert through_json(table.machine, table.machine.start) == table.machine.start
-
-
-@pytest.mark.parametrize("state", [["evil", ""], ["", "evil"], [" a", "b"], ["a", "a"]])
-def test_an_open_end_that_no_suffix_leaves_is_rejected(state: list[str]) -> None:
-    table = Table(BPESuffix(), "a")
-    with pytest.raises(ValueError):
-        table.machine.load(state)

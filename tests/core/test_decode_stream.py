@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
-import logging
 import tracemalloc
 from collections.abc import Sequence
 from typing import Any
@@ -54,12 +53,6 @@ def test_an_error_has_the_text_that_the_call_decoded(tokenizer: MockTokenizer) -
         stream.step_batch(None)  # type: ignore[arg-type]
 
 
-def test_the_error_of_a_single_step_has_no_chunk(tokenizer: MockTokenizer) -> None:
-    with pytest.raises(TokenIdError) as raised:
-        DecodeStream(tokenizer).step(-1)
-    assert raised.value.chunk is None
-
-
 def test_integers_of_numpy_are_token_ids(tokenizer: MockTokenizer) -> None:
     ids = [A, LEAD, REST, A, A]
     for kind in (np.int64, np.uint32, np.int8, np.uint64):
@@ -69,17 +62,6 @@ def test_integers_of_numpy_are_token_ids(tokenizer: MockTokenizer) -> None:
             stream = DecodeStream(tokenizer, array[:2])
             assert [stream.step(token_id) for token_id in array[2:]] == ["你", "a", "a"]
             assert stream.num_prompt_tokens == 2
-
-
-@pytest.mark.parametrize("bad", [True, 1.0, "1", None, np.bool_(1)])
-def test_an_object_that_is_not_an_id_is_named_with_its_place(
-    tokenizer: MockTokenizer, bad: Any
-) -> None:
-    stream = DecodeStream(tokenizer)
-    stream.step(A)
-    with pytest.raises(TokenIdError, match="token 1 is") as raised:
-        stream.step(bad)
-    assert (raised.value.token_id, raised.value.index) == (bad, 1)
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -112,31 +94,7 @@ def test_options_are_given_by_name_only(tokenizer: MockTokenizer) -> None:
     assert names[:4] == [*DecodeStream(tokenizer).options]
 
 
-def test_unknown_ids_are_logged_once_for_a_tokenizer(
-    tokenizer: MockTokenizer, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "streamdec"):
-        for _ in range(3):
-            DecodeStream(tokenizer).step_batch([UNKNOWN, UNKNOWN + 1])
-    assert [record.getMessage() for record in caplog.records] == [
-        (
-            "<MockTokenizer: 6 tokens, RawBytes> has no id 77; unknown ids are counted in "
-            "unknown_tokens, and not logged again"
-        )
-    ]
-    another = MockTokenizer.from_tokens([b"a"])
-    DecodeStream(another, unknown_ids="replace").step(5)
-    assert len(caplog.records) == 2
-    caplog.clear()
-
-
 # --- prompts --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("prompt", [[1, -1], [2**32], [True], ["a"], [None], [1.0]])
-def test_a_bad_id_at_the_end_of_a_prompt_is_named(tokenizer: MockTokenizer, prompt: Any) -> None:
-    with pytest.raises(TokenIdError, match="prompt token"):
-        DecodeStream(tokenizer, prompt)
 
 
 def test_an_end_without_text_of_generated_tokens_leaves_the_offsets(

@@ -102,22 +102,6 @@ def test_each_rule_withholds_the_longest_end_of_its_text_that_begins_its_pattern
             read = left.removesuffix(tail)
 
 
-@pytest.mark.parametrize("pattern", ["aa", "abab", " ' ", "aab"])
-def test_one_pattern_withholds_the_longest_tail_that_begins_it(pattern: str) -> None:
-    replacers = replacers_of([(pattern, "X")])
-    for text, out, (tail,) in every_way(replacers, "".join(sorted({*pattern, "x"})), 7):
-        left = text.replace(pattern, "X")
-        assert out + tail == left
-        begun = [size for size in range(len(pattern)) if left.endswith(pattern[:size])]
-        assert len(tail) == max(begun)
-
-
-def test_no_rules_withhold_nothing() -> None:
-    replacers = Replacers(())
-    assert replacers.step(replacers.start, " .") == (" .", ())
-    assert replacers.flush((), "") == ""
-
-
 def test_resynchronise_returns_the_tails_after_any_text_with_this_end() -> None:
     ends = ["x", "x ", "x '", "don't ", "é n'", "ab '", "", " ", " '", "' n'"]
     for end in ends:
@@ -127,12 +111,3 @@ def test_resynchronise_returns_the_tails_after_any_text_with_this_end() -> None:
         for before in ("", " ", " '", " n", "x ", " ' "):
             if tails is not None:
                 assert CLEAN_UP.step(CLEAN_UP.start, before + end)[1] == tails
-
-
-def test_tails_are_proper_beginnings_one_for_each_rule() -> None:
-    for _, _, tails in every_way(CLEAN_UP, LETTERS, 3):
-        assert CLEAN_UP.is_tails(tails)
-    replacers = replacers_of([("ab", "X"), ("cd", "Y")])
-    assert replacers.is_tails(("a", "c"))
-    for wrong in [(), ("a",), ("a", "c", ""), ("ab", ""), ("b", ""), ("", "a")]:
-        assert not replacers.is_tails(wrong)

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     MockTokenizer,
-    SnapshotError,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
     TokenIdError,
 )
-from tests.support.snapshots import resealed
+from tests.support.wrappers import Bare
 
 TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -60,25 +59,15 @@ FALLBACK = MockTokenizer.from_tokens(
 )
 
 
-class Windowed:
-    """Nothing but the decode of another tokenizer."""
-
-    def __init__(self, tokenizer: MockTokenizer) -> None:
-        self.tokenizer = tokenizer
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
-
-
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = StopSequenceDecoder(Windowed(TOKENIZER), sections=IDS)
+    decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
 
 
 def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_character() -> None:
-    tokenizer = Windowed(MockTokenizer.from_tokens([b"\xe4", b"b\xe4", b"\xb8\xad", b"a"]))
+    tokenizer = Bare(MockTokenizer.from_tokens([b"\xe4", b"b\xe4", b"\xb8\xad", b"a"]))
     decoder = StopSequenceDecoder(tokenizer, sections={"r": (1, 9)})
     chunks = []
     for token_id in (0, 1, 2, 3):
@@ -89,7 +78,7 @@ def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_charact
 
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
-    tokenizer = Windowed(FALLBACK)
+    tokenizer = Bare(FALLBACK)
     decoder = StopSequenceDecoder(tokenizer, sections={"r": (4, 9)})
     chunks = []
     for token_id in (4, 0, 1, 2, 4, -1, 0, 1, 2):
@@ -126,17 +115,17 @@ def test_few_ids_are_kept_while_a_character_is_unfinished(
         [b"\xe4", b"\xbd", b"\xa0", b"<t>", b"</t>", b"a"], special_ids=[3, 4]
     )
     decoder = StopSequenceDecoder(
-        Windowed(tokenizer) if windowed else tokenizer,
+        Bare(tokenizer) if windowed else tokenizer,
         prompt_token_ids=prompt,
         sections={"r": (3, 4), "q": (9, 3)},
     )
     sizes = []
     chunks = [decoder.step(each) for each in (() if prompt else (0,))]
-    for _ in range(100):
+    for _ in range(40):
         chunks += [decoder.step(each) for each in (3, 3, 4)]
         sizes.append(len(decoder.snapshot().get("since", [])))
     assert max(sizes) < 100
-    assert max(sizes[50:]) <= max(sizes[:50])
+    assert max(sizes[20:]) <= max(sizes[:20])
     chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
     # On the windowed route, a character is of the token that decides it.
     assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
@@ -191,44 +180,6 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StopSequenceDecoder(TOKENIZER, sections=sections)
-
-
-PLACE = [None, 0, 1]
-"""The clean point of the snapshot below: the state of the table, and the two sections."""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"sections": [["r", "a", "a"]]},
-        {"sections": [["r", "a"]]},
-        {"sections": [[["r"], "a", "b"]]},
-        {"sections": [["r", "", "b"]]},
-        {"sections": {"r": ["<t>", "</t>"]}},
-        {"sections": [["r", "<t>", "</t>"], ["q", "<t>", "a"]]},
-        {"sections": []},
-        {"clean": [None, 0, 2]},
-        {"clean": [None, 0, -1]},
-        {"clean": [None, 0, "1"]},
-        {"clean": [None, 0, True]},
-        {"clean": [None, 1, 1]},
-        {"clean": [None, 0, 1, ["a"]]},
-        {"clean": [None, 0, 1, [], 0]},
-        {"start": [None, 0, 2]},
-        {"care": [0]},
-        {"care": [0, 9]},
-        {"care": [-4, 0]},
-        {"care": [0, True]},
-        {"more": 1},
-    ],
-)
-def test_hostile_snapshots_are_rejected(change: dict[str, Any]) -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, sections=ONE)
-    decoder.step_batch([3, 4, 8])
-    snapshot = decoder.snapshot()
-    assert (snapshot["clean"], snapshot["since"]) == (PLACE, [8])
-    with pytest.raises(SnapshotError):
-        StopSequenceDecoder.restore(TOKENIZER, resealed(snapshot, change))
 
 
 def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:

@@ -12,12 +12,9 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core import stop_set as module
 from streamdec.core import stop_sets
 from streamdec.core.decode_options import Options
-from streamdec.core.masks import NAMED, mask_of
 from streamdec.core.shared_tables import table_for
-from streamdec.core.stop_set import Effect, StopSet
+from streamdec.core.stop_set import StopSet
 from streamdec.core.stop_sets import stop_set_for, stop_set_statistics
-from streamdec.core.strings import Hit
-from streamdec.core.table import Table
 from tests.support.caches import small_caches
 
 WORDS = [b"%d " % n for n in range(200)]
@@ -32,49 +29,6 @@ def tokenizer() -> MockTokenizer:
 
 def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
     return stop_set_for(tokenizer, table_for(tokenizer), conditions)
-
-
-def text_of(effect: Effect, own: str = "") -> str:
-    """What is output; ``own`` is the text that was read."""
-    return own if effect[0] is None else effect[0].text
-
-
-# --- reading text ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("visible", [False, True])
-def test_the_end_of_a_stop_counts_from_the_text_that_is_read(
-    tokenizer: MockTokenizer, visible: bool
-) -> None:
-    conditions = StopConditions(visible_stop="stop") if visible else StopConditions("stop")
-    stops = set_of(tokenizer, conditions)
-    first = stops.read(stops.first, "a st")
-    after = first[1]
-    assert after is not None
-    assert text_of(first, "a st") == ("a st" if visible else "a ")
-    read = stops.read(after, "op and on")
-    assert read[1:] == (None, Hit("stop", visible, 2, "stop"))
-    assert text_of(read) == ("op" if visible else "")
-
-
-def test_the_end_of_a_stop_counts_the_text_of_a_marker(tokenizer: MockTokenizer) -> None:
-    conditions = StopConditions("stop", ignore_stops_between=(">", "<"), starts_inside=True)
-    stops = set_of(tokenizer, conditions)
-    read = stops.read(stops.first, "stop <a stop")
-    assert read[2] == Hit("stop", visible=False, end=12, text="stop")
-    assert text_of(read) == "stop <a "
-    assert stops.read(stops.first, "stop <a> stop")[2] is None
-
-
-def test_text_without_a_beginning_of_a_stop_is_not_matched(tokenizer: MockTokenizer) -> None:
-    stops = set_of(tokenizer, StopConditions(["\nUser:", "</s>"]))
-    first = stops.first
-    for text in ("Hello", " world.", "é", "[1]"):
-        assert not first.alert & mask_of(text)
-    for text in ("a\n", "<", ">"):
-        assert first.alert & mask_of(text)
-    assert not first.alert & NAMED
-    assert set_of(tokenizer, StopConditions("x", [3])).first.alert & NAMED
 
 
 # --- sharing --------------------------------------------------------------------------------------
@@ -135,24 +89,6 @@ def test_a_set_that_grows_evicts_others_without_a_new_request(
     assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 15_000
     assert set_of(tokenizer, usual) is kept, "it was used last"
     assert set_of(tokenizer, other) is not first, "there was no room for both"
-
-
-def test_sets_that_are_used_once_stay_within_their_bound(
-    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 100_000)
-    table = table_for(tokenizer)
-    assert isinstance(table, Table)
-    for number in range(40):
-        conditions = StopConditions([f"{digit} {number} x" for digit in range(4)])
-        StopSequenceDecoder(tokenizer, conditions).step_batch([*range(100)])
-        # A set is weighed again when it knows a quarter more texts than before.
-        least = [
-            each.size - each.num_stored * module.STORED_SIZE // 4
-            for each in table.stop_sets._sets.values()
-        ]
-        unnoted = module.STORED_SIZE * module.FIRST_WEIGHING * len(least)
-        assert sum(least) <= 100_000 + unnoted
 
 
 # --- bounds ---------------------------------------------------------------------------------------

@@ -56,36 +56,6 @@ def test_step_finds_the_first_stop_and_withholds_possible_ones(
         assert matcher.jailed(tail) == longest_beginning(text, {*hidden})
 
 
-@given(hidden=stops, parts=pieces, others=pieces)
-def test_ignored_stops_are_ordinary_text(
-    hidden: list[str], parts: list[str], others: list[str]
-) -> None:
-    """And a stop that overlaps them may be complete later."""
-    matcher = StopStrings(hidden)
-    tail = ""
-    for part in parts:
-        tail, hit = matcher.step(tail, part, ignore=True)
-        assert hit is None
-    ignored = "".join(parts)
-    assert tail == longest_beginning(ignored, {*hidden})
-    after = "".join(others)
-    tail, hit = matcher.step(tail, after)
-    complete = [
-        (end, -len(stop), stop)
-        for stop in hidden
-        for end in range(1, len(after) + 1)
-        if (ignored + after[:end]).endswith(stop)
-    ]
-    found = hit and (hit.end, -len(hit.stop), hit.stop)
-    assert found == min(complete, default=None)
-
-
-def test_equal_stops_hidden_and_visible_are_hidden() -> None:
-    assert StopStrings(["ab"], ["ab"]).step("a", "b")[1] == Hit(
-        "ab", visible=False, end=1, text="ab"
-    )
-
-
 def test_a_thousand_stops_that_begin_alike() -> None:
     matcher = StopStrings([f"<|stop_{n}|>" for n in range(1000)])
     tail, hit = matcher.step("", "text <|stop_99")

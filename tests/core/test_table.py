@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import random
 import sys
 import warnings
@@ -25,12 +24,12 @@ from streamdec import (
 from streamdec.core import table as module
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
-from streamdec.core.masks import LETTERS, MOVES, NAMED, UNKNOWN, mask_of
+from streamdec.core.masks import UNKNOWN
 from streamdec.core.shared_tables import route_of, table_for
-from streamdec.core.table import MAX_UNKNOWN, Row
+from streamdec.core.table import MAX_UNKNOWN
 from streamdec.core.window import WindowTable
 from streamdec.errors import StreamdecWarning
-from streamdec.protocols import BPESuffix, ByteFallback, TextRules
+from streamdec.protocols import BPESuffix
 from tests.support.caches import small_caches
 from tests.support.snapshots import resealed
 from tests.support.zoo import UNCOMPILED, ZOO
@@ -102,50 +101,7 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-# --- letters --------------------------------------------------------------------------------------
-
-
-def test_the_mask_of_a_text_has_the_letters_of_its_characters() -> None:
-    every = [chr(code) for code in range(0x250)] + ["你", "😀"]
-    assert mask_of("") == 0
-    for one in every:
-        assert 0 < mask_of(one) <= LETTERS
-        assert mask_of(one) & (MOVES | UNKNOWN | NAMED) == 0
-        assert mask_of(one + "a" + one) == mask_of(one) | mask_of("a")
-    apart = ["\n", " ", "<", "#", "`", "[", "{", "*", "|", '"', "'", "(", ":", ".", ",", "a", "A"]
-    assert len({mask_of(one) for one in apart}) == len(apart)
-    assert mask_of("é") == mask_of("你")
-
-
 # --- transitions ----------------------------------------------------------------------------------
-
-
-def test_a_transition_is_the_same_from_each_row_of_a_state() -> None:
-    tokenizer = tokenizer_of()
-    table = table_of(tokenizer)
-    chunk, mask, _, row = table.idle_row[LEAD]
-    assert (chunk.text, bool(mask & MOVES)) == ("", True)
-    assert isinstance(row, Row)
-    assert (row.holds, row.waits, table.held(row.state)) == (True, True, YOU[:1])
-    assert table.row(row.state) is row
-    assert row[SPECIAL][3] is row
-    assert row[MIDDLE][3][LAST][0].text == "你"
-
-
-def test_rows_are_compared_as_objects() -> None:
-    """Not as dicts: two empty rows are different, and a full one is compared at once."""
-    tokenizer = tokenizer_of()
-    table = table_of(tokenizer)
-    assert len({table.row(table.step(table.idle, LEAD)[1]), table.idle_row}) == 2
-
-
-@pytest.mark.parametrize("token_id", [99, 2**32 - 1, -1, 2**32])
-def test_a_look_up_of_an_unknown_id_does_not_raise(token_id: int) -> None:
-    tokenizer = tokenizer_of()
-    table = table_of(tokenizer)
-    for row in (table.idle_row, table.idle_row[LEAD][3]):
-        chunk, mask, _, after = row[token_id]
-        assert (chunk.text, bool(mask & UNKNOWN), after) == ("", True, row)
 
 
 def test_only_some_unknown_ids_are_stored() -> None:
@@ -156,40 +112,7 @@ def test_only_some_unknown_ids_are_stored() -> None:
     assert table.num_stored <= MAX_UNKNOWN + 8
 
 
-MALFORMED: list[Any] = [
-    [], 7, {}, [None], [None, "41"], [None, "e4bda0"], [None, "e4f"], [None, 4], [0, ""],
-    [[None], ""], [None, "", ""], [None, "", None], {1: 1},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("data", MALFORMED)
-def test_malformed_states_raise(data: Any) -> None:
-    tokenizer = tokenizer_of()
-    table = table_of(tokenizer)
-    assert table.load(json.loads(json.dumps(table.dump(table.idle)))) is table.idle
-    assert table.load([None, "e4"]) == table.idle_row[LEAD][3].state
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        table.load(data)
-
-
-def test_only_tables_that_can_trace_bytes_have_spans() -> None:
-    assert table_of(tokenizer_of()).has_spans
-    assert not table_of(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_spans
-    stripped = TextRules(ByteFallback(), strip_left=("é", 1))
-    assert not table_of(MockTokenizer.from_tokens([b"a"], (), stripped)).has_spans
-
-
 # --- which table ----------------------------------------------------------------------------------
-
-
-def test_a_tokenizer_and_its_options_have_one_table() -> None:
-    tokenizer, twin = tokenizer_of(), tokenizer_of()
-    assert table_of(tokenizer) is table_of(tokenizer)
-    assert table_of(tokenizer) is not table_of(twin)
-    strict = table_of(tokenizer, Options(unknown_ids="error"))
-    assert strict is not table_of(tokenizer)
-    assert strict.rule is table_of(tokenizer).rule
-    assert table_of(tokenizer, Options(skip_special_tokens=False)).rule is not strict.rule
 
 
 @pytest.mark.parametrize("missing", ["decode", "piece", "is_skipped", "sample_ids"])

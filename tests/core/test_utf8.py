@@ -80,38 +80,3 @@ def test_code_points_of_longer_strings_add_up(data: bytes) -> None:
         final = utf8.code_points(data, errors, final=True)
         assert sum(width for width, _ in final) == len(data)
         assert "".join(char for _, char in final) == text + utf8.flush(rest, errors)
-
-
-LAW_2 = [
-    ("ff", ["�"]),
-    ("c0 af", ["�", "�"]),
-    ("e4 41", ["", "�A"]),
-    ("e0 80", ["", "��"]),
-    ("ed a0", ["", "��"]),
-    ("ed 9f bf", ["", "", "\ud7ff"]),
-    ("f4 90", ["", "��"]),
-    ("f4 8f bf bf", ["", "", "", "\U0010ffff"]),
-    ("f5", ["�"]),
-    ("ef bf bd", ["", "", "\ufffd"]),
-]
-
-
-@pytest.mark.parametrize(("data", "texts"), LAW_2)
-def test_each_byte_outputs_what_it_decides(data: str, texts: list[str]) -> None:
-    pending, given_out = b"", []
-    for byte in bytes.fromhex(data):
-        text, pending = utf8.decode(pending + bytes([byte]), utf8.PER_PART)
-        given_out.append(text)
-    assert given_out == texts
-    assert pending == b""
-
-
-@pytest.mark.parametrize(
-    ("pending", "per_part", "per_byte"),
-    [(b"", "", ""), (b"\xe4", "�", "�"), (b"\xe4\xbd", "�", "��"), (b"\xf0\x9f\x99", "�", "���")],
-)
-def test_an_unfinished_end_is_one_part_or_each_of_its_bytes(
-    pending: bytes, per_part: str, per_byte: str
-) -> None:
-    assert utf8.flush(pending, utf8.PER_PART) == per_part
-    assert utf8.flush(pending, utf8.PER_BYTE) == per_byte

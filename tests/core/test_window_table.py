@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.decode_options import Options
 from streamdec.core.window import WindowTable
 from streamdec.errors import RewriteError, TokenIdError
+from tests.support.wrappers import Bare
 from tests.support.zoo import UNCOMPILED
 
 WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
@@ -75,17 +75,6 @@ def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
     )
     assert compiled.step(2) == " " * (withheld - 1) + "."
     assert bare.step(2) == " " * (withheld - 1) + "."
-
-
-class Bare:
-    """A tokenizer stripped of all but ``decode``."""
-
-    def __init__(self, tokenizer: MockTokenizer | Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
-        return text
 
 
 @pytest.mark.parametrize(

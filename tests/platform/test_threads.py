@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, StopConditions, StopSequenceDecoder
 from streamdec.tokenizers import EncodingCache
 from tests.platform.subjects import TEXT, begun, ended, expected, token_ids, tokenizer
 
@@ -52,40 +51,6 @@ def test_a_table_that_several_threads_compile_at_once_is_right_in_all() -> None:
             return ended(begun(shared, ids), ids)
 
         assert at_once(decode) == [expected(shared, ids)] * THREADS
-
-
-def test_each_thread_has_the_text_of_its_own_ids() -> None:
-    """The rows of one table, filled by all: each thread's ids come in another order."""
-    shared = tokenizer()
-    ids = token_ids(shared)
-    orders = [ids[number:] + ids[:number] for number in range(THREADS)]
-
-    def decode(number: int) -> list[str]:
-        texts = []
-        for _ in range(40):
-            stream = DecodeStream(shared)
-            texts.append("".join(map(stream.step, orders[number])) + stream.flush())
-        return texts
-
-    assert at_once(decode) == [
-        [shared.decode(order, skip_special_tokens=True)] * 40 for order in orders
-    ]
-
-
-def test_each_thread_stops_where_its_own_conditions_say() -> None:
-    shared = tokenizer()
-    ids = token_ids(shared)
-    whole = shared.decode(ids)
-    words = [whole[at : at + 3] for at in range(0, 2 * THREADS, 2)]
-
-    def decode(number: int) -> list[str]:
-        texts = []
-        for _ in range(40):
-            decoder = StopSequenceDecoder(shared, StopConditions(words[number]))
-            texts.append("".join(decoder.step(each).text for each in ids if not decoder.finished))
-        return texts
-
-    assert at_once(decode) == [[whole[: whole.index(word)]] * 40 for word in words]
 
 
 @pytest.mark.thorough

@@ -1,8 +1,8 @@
-"""Fakes of decoders: objects that hold a decoder, and do something else in one method."""
+"""Fakes: objects that hold a decoder or a tokenizer, and have less or do something else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 
@@ -28,3 +28,14 @@ class Wrapper:
         fake = object.__new__(cls)
         fake.decoder = cls.kind.restore(tokenizer, snapshot)
         return fake
+
+
+class Bare:
+    """A tokenizer of which only ``decode`` is left: its streams take the windowed route."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+        return text
