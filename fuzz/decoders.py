@@ -15,8 +15,8 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target
 from tests import laws
-from tests.strategies import Subject
-from tests.test_laws import FALLBACK_TOKENS, TOKENS, exact, subject_named
+from tests.strategies import Subject, exact
+from tests.test_laws import FALLBACK_TOKENS, TOKENS, subject_named
 
 __all__ = ["FAMILIES", "LAWS", "family", "law_of"]
 

@@ -28,7 +28,7 @@ from streamdec.core.stepping import has_sections
 from streamdec.errors import FinishedError, RewriteError, SnapshotError, TokenIdError
 from streamdec.protocols import CTC, BPESuffix, Decoder, Metaspace, WordPiece
 from tests import reference
-from tests.test_laws import Bare
+from tests.support.wrappers import Bare
 
 YOU = "你".encode()
 BYTES = [b"a", b" b", b"\nUs", b"er:", b"<s>", *(YOU[n : n + 1] for n in range(3)), b"</s>", b"."]
