@@ -20,7 +20,7 @@ PROOF: dict[str, tuple[str, ...]] = {
         "tests/test_laws.py::test_law_1_and_2_emission_of_bytes",
     ),
     "A genuine U+FFFD is output at once": (
-        "tests/core/test_utf8.py::test_each_byte_outputs_what_it_decides",
+        "tests/core/test_utf8.py::test_decode_withholds_exactly_what_may_become_a_character",
     ),
     "The prompt may end inside a character": ("tests/test_laws.py::test_law_4_prompt",),
     "The prompt is never output": ("tests/test_laws.py::test_window_laws_4_and_6",),
@@ -41,7 +41,7 @@ PROOF: dict[str, tuple[str, ...]] = {
     ),
     "Bounded memory for each stream": (
         "tests/core/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/core/test_stop_set.py::test_sets_that_are_used_once_stay_within_their_bound",
+        "tests/core/test_stop_set.py::test_stored_texts_are_bounded_and_the_text_stays_right",
     ),
     "Stop strings": ("tests/test_stop_laws.py::test_all_laws_as_the_oracle",),
     "Stop regexes": ("tests/test_stop_patterns.py::test_as_the_oracle",),
@@ -55,7 +55,7 @@ PROOF: dict[str, tuple[str, ...]] = {
         "tests/test_stop_laws.py::test_all_laws_as_the_oracle",
     ),
     "Stops can be ignored in reasoning": (
-        "tests/core/test_stop_set.py::test_the_end_of_a_stop_counts_the_text_of_a_marker",
+        "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
     ),
     "Each chunk names its section, such as reasoning": (
         "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
@@ -81,8 +81,7 @@ PROOF: dict[str, tuple[str, ...]] = {
     "The position of each token in the text": ("tests/test_laws.py::test_law_17_spans",),
     "A stream can be forked": ("tests/core/test_decode_stream.py::test_a_fork_is_independent",),
     "A stream can be saved as JSON and continued elsewhere": (
-        "tests/core/test_snapshots.py::test_a_stream_continues_after_a_snapshot_at_every_token",
-        "tests/core/test_stop_snapshots.py::test_a_restored_stream_is_equal_and_continues_equally",
+        "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
     ),
     "Equal to the full decode: stated and tested": (
         "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
