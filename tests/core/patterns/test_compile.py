@@ -55,7 +55,48 @@ def test_bad_patterns_are_rejected(why: str, source: str) -> None:
         read_pattern(source, 9)
 
 
+def test_the_parser_yields_the_parts_that_are_known() -> None:
+    """If it yields others in a later Python, patterns are rejected, and this test tells which."""
+    for source in re.split(r"   |\n", GOOD):
+        assert isinstance(parse(source).getwidth()[0], int), source
+    for sources in BAD.values():
+        for source in sources.split("   "):
+            with pytest.raises(ValueError, match=r"^stop_regex ") as raised:
+                read_pattern(source, 9)
+            assert "not supported" not in str(raised.value)
+
+
 A, B = graph.FIRST_TEST, graph.FIRST_TEST * 2
+WORD = (graph.AFTER_WORD, True)
+LOOP = (graph.FORK, None, 1, 3)
+NOT_B = (graph.LOOK, (0, False), 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "nodes"),
+    [
+        ("ab", [(graph.READ, B, 1), (graph.READ, A, 2)]),
+        ("a|b", [(graph.READ, A, 1)]),  # the parser makes a set of it
+        ("(?:)a", [(graph.READ, A, 1)]),
+        ("a{2}", [(graph.READ, A, 1), (graph.READ, A, 2)]),
+        ("a?b", [(graph.FORK, None, 1, 2), (graph.READ, B, 2), (graph.READ, A, 3)]),
+        ("a+", [(graph.READ, A, 1), (graph.FORK, None, 0, 2)]),
+        ("a*b", [(graph.FORK, None, 1, 3), (graph.READ, B, 2), LOOP, (graph.READ, A, 4)]),
+        ("^a", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
+        ("(?m)^a", [(graph.LINE, None, 1), (graph.READ, A, 2)]),
+        (r"(?m)\Aa", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
+        ("(?m)(?-m:^)a", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
+        (r"\ba", [(graph.BOUNDARY, WORD, 1), (graph.READ, A, 2)]),
+        (r"(?a)\Ba", [(graph.BOUNDARY, (graph.AFTER_ASCII_WORD, False), 1), (graph.READ, A, 2)]),
+        ("(?<!b)a", [(graph.READ, B, 1), (graph.SEEN, 0), NOT_B, (graph.READ, A, 4)]),
+        ("x(?:(?:){60}){60}", [(graph.READ, A, 1)]),
+        ("x(?:|()|(?:))", [(graph.READ, A, 1)]),
+    ],
+)  # fmt: skip
+def test_the_nodes_of_a_pattern(source: str, nodes: list[tuple[object, ...]]) -> None:
+    found = read_pattern(source, 9).automaton.nodes
+    assert [(kind, value, *nexts) for kind, value, nexts, _ in found[:-1]] == nodes
+    assert found[-1].kind == graph.MATCH
 
 
 # --- warnings
@@ -92,6 +133,14 @@ def test_threads_that_read_such_sets_leave_the_filters_of_warnings_as_they_were(
 
 
 # --- lengths and errors
+
+
+@pytest.mark.parametrize(
+    ("source", "most", "longest"),
+    [("abc", None, 3), ("abc", 9, 3), ("a+", 5, 5), ("a{2,4}|b", None, 4), ("(?<=aaa)b", None, 1)],
+)
+def test_the_longest_match(source: str, most: int | None, longest: int) -> None:
+    assert read_pattern(source, most).longest == longest
 
 
 def test_a_match_has_a_greatest_length_that_a_pattern_can_have() -> None:
