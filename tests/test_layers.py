@@ -69,10 +69,7 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "rich": ("streamdec.cli",),
     "sentencepiece": ("streamdec.backends",),
     # FastAPI accepts only responses of its class.
-    "starlette": (
-        *("streamdec.server", "streamdec.integrations.asgi"),
-        "streamdec.integrations.chat_route",
-    ),
+    "starlette": ("streamdec.server", "streamdec.integrations._starlette"),
     "tiktoken": ("streamdec.backends",),
     # compat stands in for a class of the library; testing makes tokenizers for backends.
     "tokenizers": (

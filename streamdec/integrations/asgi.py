@@ -13,11 +13,10 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-from starlette.responses import Response
-from starlette.types import Message, Receive, Send
 
 from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
+from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream

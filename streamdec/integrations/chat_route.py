@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
-from starlette.requests import Request
-from starlette.responses import Response
 
 from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.integrations._json import json_bytes
+from streamdec.integrations._starlette import Request, Response
 from streamdec.integrations.asgi import EventStreamResponse, listen
 from streamdec.integrations.openai import FAILED, ChatCompletionEncoder, ChatResponse, error_body
 from streamdec.integrations.requests import from_openai

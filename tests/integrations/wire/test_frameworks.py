@@ -117,3 +117,13 @@ def test_the_package_does_not_import_starlette() -> None:
     code = "import streamdec, streamdec.integrations.openai, sys; print('starlette' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("module", ["asgi", "chat_route"])
+def test_without_starlette_an_error_says_what_to_install(module: str) -> None:
+    code = f"import sys; sys.modules['starlette'] = None; import streamdec.integrations.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    told = (
+        "MissingExtraError: responses need the library starlette: pip install 'streamdec[server]'"
+    )
+    assert done.stderr.splitlines()[-1].endswith(told)

@@ -1,0 +1,15 @@
+"""The classes of Starlette that responses are made of. Starlette is in the extra ``server``."""
+
+from __future__ import annotations
+
+from streamdec.errors import MissingExtraError
+
+try:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import Message, Receive, Send
+except ImportError as error:
+    told = "responses need the library starlette: pip install 'streamdec[server]'"
+    raise MissingExtraError(told) from error
+
+__all__ = ["Message", "Receive", "Request", "Response", "Send"]
