@@ -215,8 +215,8 @@ def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> 
 
         trio.spawn_system_task(in_context)
         return
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work(), context=_context())
+    # Not by a task factory: an eager task would enter the context, which this task has entered.
+    task = asyncio.Task(work(), context=_context())
     _running.add(task)
 
     def end(task: asyncio.Task[None]) -> None:
