@@ -1,4 +1,7 @@
-"""The classes of Starlette that responses are made of. Starlette is in the extra ``server``."""
+"""The classes of Starlette that responses are made of.
+
+Starlette is in the extra ``server``.
+"""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class GenerateStreamer:
         conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
-        options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` are the ids at
-            which ``generate`` ends a row, ``()`` if there are none. They are required unless you
-            call ``start``, which adds those of the model's ``generation_config``.
+        options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` (the ids at which
+            ``generate`` ends a row) is required: pass ``()`` if there are none. With ``start`` it
+            is optional; the ids of the model's ``generation_config`` are added.
 
     Raises TypeError and ValueError for wrong conditions and options. ``generate`` calls it like
     this:

@@ -120,9 +120,9 @@ def _loaded(
         except NotFollowedError as error:
             reason = str(error)
         if reason:
-            folder = found.path if found.path.is_dir() else found.path.parent
             from streamdec.loading.by_transformers import load_by_transformers
 
+            folder = found.path if found.path.is_dir() else found.path.parent
             tokenizer = load_by_transformers(folder, reason)
         else:
             tokenizer = _opened(found, encoding)

@@ -6,9 +6,8 @@ stop strings has a :class:`streamdec.StopSequenceDecoder`, which takes each new 
 stop can be complete, which is so at nearly all steps. When it finds one, SGLang's own code decides:
 the reason of the end, its length, and which of several stops counts, are SGLang's.
 
-What is withheld while a request streams is ``jailed``: text that may become a stop, whatever
-tokens spell it. A character that is not complete yet does not end it, where SGLang would send the
-beginning of the stop.
+While a request streams, text that may become a stop is withheld (``jailed``), whatever tokens
+spell it. It stays withheld while an incomplete character follows; SGLang would send it then.
 
 The class of a request is changed when it is made, if it has stop strings. So a request without
 stops costs nothing more, and the decoder is freed with its request.

@@ -62,7 +62,7 @@ class Gate:
 
 
 class OpensGate(GenerateStreamer):
-    """Opens the gate as soon as ``generate`` is told to end, before anything waits for it."""
+    """Opens the gate when the reader leaves, before the reader waits for ``generate``."""
 
     gate: Gate
 
