@@ -25,7 +25,7 @@ from typing import Any, cast
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.closing import BaseClosing
+from streamdec.streams.sources import BaseClosing
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0

@@ -20,9 +20,8 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.owners import own
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
-from streamdec.streams.sources import Blocking, async_iterator_of, close_of
+from streamdec.streams.sources import Blocking, async_iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
 __all__ = ["TextStream", "stream", "wrap"]
@@ -67,17 +66,17 @@ class TextStream(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        pulled = async_iterator_of(source)
-        self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
+        outputs = async_iterator_of(source)
+        self._closing = AsyncClosing(reading, outputs, on_stop)
         if reading.is_over:
-            pulled = Blocking(iter(()))
-        chunks = _chunks(reading, pulled, self._closing)
+            outputs = Blocking(iter(()))
+        chunks = _chunks(reading, outputs, self._closing)
         if has_sections(decoder):
             chunks = _split(chunks)
         self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
         # Last, so that a stream that was not made owns no decoder. If a loop is left early, the
         # event loop closes the generator later, but the decoder is free at once.
-        own(decoder, reading, chunks)
+        reading.own(chunks)
 
     # --- reading
 
@@ -106,7 +105,7 @@ class TextStream(BaseStream[M]):
         ``anyio.BusyResourceError`` while another task waits for a chunk; cancel that task instead.
         """
         await self._close()
-        self._closing.raise_error()
+        self._closing.raise_errors()
 
     async def _close(self) -> None:
         self._check_idle()
@@ -129,7 +128,9 @@ class TextStream(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         await self._close()
-        self._closing.pass_on_to(error)
+        if error is None:
+            self._closing.raise_errors()
+        self._closing.note_on(error)
 
 
 # --- the functions that make one ------------------------------------------------------------------
@@ -337,14 +338,10 @@ async def _chunks(
                 left = MAX_TOKENS_AT_ONCE
                 await checkpoint()
         else:
-            reading.end()
-    try:
-        for chunk in reading.ending():
-            yield chunk
-    except Exception as error:
-        closing.note_on(error)
-        raise
-    closing.raise_error()
+            reading.end_with_source()
+    if (last := reading.take_last()) is not None:
+        yield last
+    closing.raise_errors(reading.error)
 
 
 async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:

@@ -17,7 +17,7 @@ from streamdec import (
 )
 from streamdec.protocols import Metaspace
 from streamdec.streams import async_closing
-from streamdec.streams.attribution import TokenAttribution
+from streamdec.streams.observers import TokenAttribution
 from tests.streams.engines import Engine
 
 TOKENS = [b"a", b"\xe4", b"\xbd\xa0", b"\xbd\xa0\xe5", b"\xa5\xbdS", b"STOP", b"<s>", b"\xbd\xa0S"]

@@ -23,7 +23,7 @@ from streamdec import (
     wrap,
 )
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from streamdec.streams.stepper import Machine
+from streamdec.streams.reading import Machine
 from tests.streams import laws
 from tests.streams.engines import BoomError, Engine
 

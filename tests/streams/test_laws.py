@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import Chunk, DecodeStream
-from streamdec.streams.stepper import Machine
+from streamdec.streams.reading import Machine
 from tests.stop_laws import Setup, setup_of
 from tests.stop_model import Situation
 from tests.strategies import cuts, situations

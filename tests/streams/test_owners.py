@@ -25,7 +25,7 @@ from streamdec import (
 )
 from streamdec.hooks import StreamEnded
 from streamdec.metrics import Hook, add_hook
-from streamdec.streams.owners import disown, own
+from streamdec.streams.reading import Stepper
 from streamdec.trace import Tracer
 from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
 
@@ -179,17 +179,14 @@ def test_a_stream_on_a_decoder_of_a_pool_is_rejected(begin: str) -> None:
 
 
 def test_only_the_owner_of_a_decoder_can_disown_it() -> None:
-    first, second, machine = Owner(), Owner(), decoder()
-    own(machine, second)
-    disown(machine, first)
+    machine = decoder()
+    first, second = Stepper(machine), Stepper(machine)
+    second.own(second)
+    first.disown()
     with pytest.raises(RuntimeError, match="another stream or pool"):
-        own(machine, first)
-    disown(machine, second)
-    own(machine, first)
-
-
-class Owner:
-    pass
+        first.own(first)
+    second.disown()
+    first.own(first)
 
 
 def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:

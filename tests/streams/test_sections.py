@@ -60,6 +60,7 @@ async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
     assert closed == [True, True]
 
 
+@pytest.mark.filterwarnings("ignore:an output began")
 @given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
 def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None:
     ids = [token_id for group in groups for token_id in group]
@@ -145,6 +146,7 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
         assert chunk.token_ids == ((0, 4) if return_token_ids else ())
 
 
+@pytest.mark.filterwarnings("ignore:an output began")
 @given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
 def test_hooks_count_the_chunks_that_are_output(groups: list[list[int]]) -> None:
     options: DecoderOptions = {"sections": SECTIONS, "stop": "Hi<"}
