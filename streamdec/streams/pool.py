@@ -42,10 +42,7 @@ class Sink(Protocol):
     """
 
     def __call__(self, chunk: Chunk, /) -> object:
-        """Take ``chunk``, which has text or is the last chunk.
-
-        The returned value is ignored.
-        """
+        """Take ``chunk``, which has text or is the last chunk."""
         ...
 
 
@@ -128,9 +125,8 @@ class DecoderPool:
         So a request continues elsewhere: there, adopt the decoder that
         ``StopSequenceDecoder.restore`` returns for ``pool[request_id].snapshot()``.
 
-        Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
-        ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
-        steps; TypeError if either has a wrong type.
+        Raises what ``add`` raises; ValueError for a decoder of another tokenizer, or one that has
+        ended; RuntimeError for a decoder that another stream or pool steps.
         """
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
@@ -144,10 +140,8 @@ class DecoderPool:
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its current state, for another sample (``n > 1``).
 
-        Afterwards the two requests are independent. The copy has no sink.
-
-        Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
-        ``new_request_id``; TypeError if that is neither a string nor an integer.
+        The copy is independent, and has no sink. Raises UnknownRequestError if the pool has no
+        ``request_id``; ValueError or TypeError for ``new_request_id``, as ``add`` does.
         """
         self._begin(new_request_id, self[request_id].fork(), self._requests[request_id].waiting)
 
@@ -172,15 +166,13 @@ class DecoderPool:
     ) -> dict[Any, Chunk]:
         """Step some requests, or all. Return the chunk of each request without a sink.
 
-        An error of one request is not raised but put in ``errors``: read it after each round. The
-        chunk of the request then has the text before the error, the withheld text, and
-        ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
+        An error of one request is not raised but put in ``errors``. The chunk of the request then
+        has the text before the error, the withheld text, and ``finish_reason="error"`` (or
+        ``"stop"``, if the withheld text completes a stop). For a request that the pool does not
+        have, ``errors`` has an UnknownRequestError, and there is no chunk. So after each round, an
+        engine drops the requests in ``ended`` and ``errors``.
 
-        For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
-        is no chunk. So after each round, an engine drops the requests in ``ended`` and ``errors``.
-
-        With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
-        a chunk for each.
+        With ``sections``, ``chunk.split()`` returns a chunk for each section of the text.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
@@ -267,19 +259,16 @@ class DecoderPool:
         """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``.
+        call the pool's ``add``, ``finish`` and ``abort``. With ``sink=None`` chunks are returned
+        again.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
         has the text that was not sent. A BaseException, such as a cancellation, is there as the
         cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
         round was stepped; then ``chunks`` has what ``step`` would have returned.
 
-        Args:
-            request_id: a request of the pool.
-            sink: a callable that takes a chunk; None to return the chunks again.
-
-        Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
-        be called.
+        Raises UnknownRequestError if the pool has no ``request_id``; TypeError for a sink that
+        cannot be called.
         """
         if request_id not in self:
             raise UnknownRequestError(request_id)
@@ -327,11 +316,11 @@ class DecoderPool:
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
         """End a request because the engine has ended it. Return the withheld text.
 
-        The finish reason of the chunk is ``finish_reason``; or ``"stop"`` if the released text
-        completes a stop; or ``"error"`` if the decoder raised, with the error in ``errors``. The
-        sink of the request, if it has one, gets the chunk too.
+        The chunk has this ``finish_reason``; or ``"stop"`` if the released text completes a stop;
+        or ``"error"`` if the decoder raised, with the error in ``errors``. The sink of the request,
+        if it has one, gets the chunk too.
 
-        Raises UnknownRequestError if the pool has no such request; ValueError for a
+        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for a
         ``finish_reason`` that does not exist.
         """
         if request_id not in self:
@@ -346,10 +335,7 @@ class DecoderPool:
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
-        """Call ``finish(request_id, "abort")`` if the pool has the request.
-
-        Returns None if the request has ended, or was never added.
-        """
+        """Call ``finish(request_id, "abort")``; None if the pool has no such request."""
         return self.finish(request_id, "abort") if request_id in self else None
 
     def _last_chunk(self, request_id: RequestId, finish_reason: FinishReason) -> Chunk:
@@ -372,10 +358,7 @@ class DecoderPool:
     # --- properties
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
-        """Return the decoder of a running request. Only the pool may step it.
-
-        Raises UnknownRequestError if the pool has no such request.
-        """
+        """Return the decoder of a running request, or raise UnknownRequestError."""
         if request_id not in self._requests:
             raise UnknownRequestError(request_id)
         decoder: StopSequenceDecoder = self._requests[request_id].decoder

@@ -23,7 +23,6 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.protocols import Decoder
 from streamdec.streams.observers import StreamStatistics, TokenAttribution
 from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
 
@@ -38,17 +37,10 @@ CHUNK_BY: Final = get_args(ChunkBy)
 
 
 class Machine(Protocol):
-    """A decoder that a stream can run on: a class of the core, or a tracer of one.
-
-    Its members are as those of the classes of the core.
-    """
-
-    @property
-    def tokenizer(self) -> Decoder:
-        """The tokenizer that decodes."""
+    """A decoder that a stream can run on: a class of the core, or a tracer of one."""
 
     def step(self, token_id: SupportsIndex) -> str | Chunk:
-        """Return the text or the chunk of one id. An error leaves the decoder as it was."""
+        """Return the text or the chunk of one id."""
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
         """Return the text or the chunk of several ids."""
@@ -63,14 +55,6 @@ class Machine(Protocol):
     @property
     def finished(self) -> bool:
         """Whether the decoder has ended, so that it returns no more text."""
-
-    @property
-    def jailed(self) -> str:
-        """Decided text that is withheld because it may become a stop."""
-
-    @property
-    def held(self) -> bytes:
-        """The bytes of an unfinished character."""
 
     @property
     def num_pending_tokens(self) -> int:

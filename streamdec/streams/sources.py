@@ -22,10 +22,7 @@ SLOW_NEXT = 0.005
 
 
 def iterator_of(source: Any) -> Iterator[Any]:
-    """Return the iterator of a plain ``source``.
-
-    Raises TypeError if ``source`` is not a source, and warns if it is a generator that has ended.
-    """
+    """Return the iterator of a plain ``source``; TypeError if it is not a source."""
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
@@ -38,7 +35,7 @@ def iterator_of(source: Any) -> Iterator[Any]:
 
 
 def async_iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the async iterator of any ``source``, with the checks of ``iterator_of``."""
+    """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
     if hasattr(source, "__aiter__"):
         _warn_of_ended(source)
         iterator: AsyncIterator[Any] = source.__aiter__()
@@ -69,8 +66,7 @@ def _warn_of_ended(source: object) -> None:
 class Blocking:
     """A plain iterator as an asynchronous one; each ``next`` blocks the event loop.
 
-    After a slow ``next`` other tasks can run, so that an engine that computes in ``next`` does not
-    keep the event loop for the time of 256 tokens.
+    After a slow ``next``, of an engine that computes in it, other tasks can run.
     """
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -97,15 +93,10 @@ class Blocking:
 
 
 class BaseClosing:
-    """Closes a source once, and keeps the errors of closing until they can be raised.
+    """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
 
     An error of closing is raised after the last chunk, so that no text is lost. If another error is
     raised, the error of closing becomes a note on that error.
-
-    Args:
-        reading: the Reading of the stream whose source is closed.
-        iterator: the iterator of the source. Its ``aclose`` or ``close`` is called, if it has one.
-        on_stop: the caller's function. It is called first, unless the engine has ended by itself.
     """
 
     _is_done = False
@@ -159,7 +150,7 @@ class Closing(BaseClosing):
     """Closes a plain source, and is a context manager that closes it."""
 
     def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
+        """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:

@@ -44,10 +44,8 @@ class TextStream(BaseStream[M]):
     * A chunk has 256 tokens at most. After 256 tokens a stream checks for cancellation and lets
       other tasks run, even if the source never waits.
 
-    One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
-    an asynchronous generator, if the first reader was between two chunks).
-
-    **Memory.** A stream keeps the decoder, one output of the source, and the last chunk.
+    One reader at a time: a second one gets ``anyio.BusyResourceError`` (or the RuntimeError of an
+    asynchronous generator, if the first one was between two chunks).
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -98,11 +96,9 @@ class TextStream(BaseStream[M]):
     async def aclose(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.
 
-        ``on_stop`` is called first, unless the engine has ended by itself. A second call does
-        nothing.
-
-        Raises the error of closing the source, if it was not yet raised. Raises
-        ``anyio.BusyResourceError`` while another task waits for a chunk; cancel that task instead.
+        ``on_stop`` is called first, unless the engine has ended by itself. Raises the error of
+        closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
+        waits for a chunk: cancel that task instead.
         """
         await self._close()
         self._closing.raise_errors()
@@ -190,20 +186,13 @@ def stream(  # noqa: D417 (the rest is said together)
                 "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
             )
         decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
+        reading = Reading(
+            decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
+        )
+        return TextStream(source, decoder, reading, on_stop)
     except BaseException:
         _give_up(source)
         raise
-    return wrap(
-        source,
-        decoder,
-        on_stop=on_stop,
-        ids=ids,
-        cumulative=cumulative,
-        index=index,
-        chunk_by=chunk_by,
-        return_token_ids=return_token_ids,
-        finish_reason=finish_reason,
-    )
 
 
 def wrap(
