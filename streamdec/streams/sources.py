@@ -21,15 +21,18 @@ SLOW_NEXT = 0.005
 """Seconds: a plain source that takes longer for an output is one that computes."""
 
 
-def iterator_of(source: Any) -> Iterator[Any]:
-    """Return the iterator of a plain ``source``; TypeError if it is not a source."""
+def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
+    """Return the iterator of a plain ``source``; TypeError if it is not what is ``expected``."""
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
         _warn_of_ended(source)
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
-        raise _not_a_source(source, "an iterable")
+        if inspect.iscoroutine(source):
+            source.close()  # so that Python does not warn too
+        told = f"source must be {expected} of outputs, not {source!r:.80}"
+        raise TypeError(told + hint("source", source))
     check_dimensions(source)
     return iter(source)
 
@@ -40,16 +43,7 @@ def async_iterator_of(source: Any) -> AsyncIterator[Any]:
         _warn_of_ended(source)
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator
-    if not is_plain(source) or inspect.isawaitable(source):
-        raise _not_a_source(source, "an (async) iterable")
-    return Blocking(iterator_of(source))
-
-
-def _not_a_source(source: Any, expected: str) -> TypeError:
-    if inspect.iscoroutine(source):
-        source.close()  # so that Python does not warn too
-    told = f"source must be {expected} of outputs, not {source!r:.80}"
-    return TypeError(told + hint("source", source))
+    return Blocking(iterator_of(source, "an (async) iterable"))
 
 
 def _warn_of_ended(source: object) -> None:

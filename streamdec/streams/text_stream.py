@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -68,24 +68,23 @@ class TextStream(BaseStream[M]):
         self._closing = AsyncClosing(reading, outputs, on_stop)
         if reading.is_over:
             outputs = Blocking(iter(()))
-        chunks = _chunks(reading, outputs, self._closing)
+        self._chunks: Any = _chunks(reading, outputs, self._closing)
         if has_sections(decoder):
-            chunks = _split(chunks)
-        self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
+            self._chunks = _split(self._chunks)
         # Last, so that a stream that was not made owns no decoder. If a loop is left early, the
         # event loop closes the generator later, but the decoder is free at once.
-        reading.own(chunks)
+        reading.own(self._chunks)
 
     # --- reading
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
         self._check_idle()
-        return self._chunks
+        chunks: AsyncIterator[Chunk] = self._chunks
+        return chunks
 
     async def __anext__(self) -> Chunk:
-        self._check_idle()
-        return await anext(self._chunks)
+        return await anext(aiter(self))
 
     def _check_idle(self) -> None:
         if self._chunks.ag_running:
