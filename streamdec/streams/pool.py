@@ -43,7 +43,6 @@ class Sink(Protocol):
 
     def __call__(self, chunk: Chunk, /) -> object:
         """Take ``chunk``, which has text or is the last chunk."""
-        ...
 
 
 class DecoderPool:

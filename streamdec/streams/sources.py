@@ -22,7 +22,7 @@ SLOW_NEXT = 0.005
 
 
 def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
-    """Return the iterator of a plain ``source``; TypeError if it is not what is ``expected``."""
+    """Return the iterator of a plain ``source``; TypeError if it is not ``expected``."""
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):

@@ -22,8 +22,7 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from streamdec.streams.reading import Machine
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, Machine
 from tests.streams import laws
 from tests.streams.engines import BoomError, Engine
 
