@@ -90,9 +90,7 @@ class Stepper:
         waiting: the ids that were read before and do not belong to a chunk yet.
     """
 
-    __slots__ = (
-        *("__weakref__", "_owned", "attribution", "decoder", "feed", "statistics", "step"),
-    )
+    __slots__ = ("__weakref__", "attribution", "decoder", "feed", "statistics", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text. Raises the errors of the decoder."""
@@ -106,7 +104,6 @@ class Stepper:
     ) -> None:
         self.decoder: Any = decoder
         self.attribution = self.statistics = None
-        self._owned: int | None = None
         self.step, self.feed = methods_of(decoder)
         if return_token_ids:
             self.attribution = TokenAttribution(decoder, waiting)
@@ -138,33 +135,32 @@ class Stepper:
         """
         decoder = decoder_behind(self.decoder)
         key = id(decoder)
-        if key in _owned:
+        if key in _owners:
             raise RuntimeError(
                 f"another stream or pool still steps this decoder: {decoder!r:.80}; make a decoder "
                 "for each request, or close the other stream first (`await` its aclose(), or call "
                 "its close())"
             )
-        self._owned = key
-        _owned[key] = ref(reader, partial(_leave, key, ref(self)))
+        known = ref(self)
+        _owners[key] = known, ref(reader, partial(_leave, key, known))
 
     def disown(self) -> None:
-        """Let others step the decoder."""
-        if self._owned is not None:
-            del _owned[self._owned]
-            self._owned = None
+        """Let others step the decoder, if this owns it."""
+        key = id(decoder_behind(self.decoder))
+        if key in _owners and _owners[key][0]() is self:
+            del _owners[key]
 
 
-_owned: dict[int, ref[Any]] = {}
-"""By the ``id`` of a decoder that is owned: what ends that when the reader is deleted."""
+_owners: dict[int, tuple[ref[Stepper], ref[Any]]] = {}
+"""By the ``id`` of a decoder: its owner, and what ends the record when the reader is deleted."""
 
 
 def _leave(key: int, owner: ref[Stepper], _: object) -> None:
     """Let others step a decoder whose reader was deleted."""
-    del _owned[key]
-    if (stepper := owner()) is not None:
-        stepper._owned = None
-        if stepper.statistics is not None:
-            stepper.statistics.freeze()
+    del _owners[key]
+    stepper = owner()
+    if stepper is not None and stepper.statistics is not None:
+        stepper.statistics.freeze()
 
 
 def take_chunk(error: Exception) -> Chunk:

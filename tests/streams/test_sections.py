@@ -13,7 +13,6 @@ from streamdec import (
     Chunk,
     DecoderPool,
     MockTokenizer,
-    StopConditions,
     StopSequenceDecoder,
     iter_chunks,
     stream,
@@ -75,19 +74,6 @@ def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None
     assert [token_id for chunk in chunks for token_id in chunk.token_ids] == ids
 
 
-def test_starts_inside_is_for_sections_and_for_stops() -> None:
-    none: DecoderOptions = {"sections": SECTIONS, "starts_inside": True}
-    stops: DecoderOptions = {
-        **none,
-        "stop": "Hi",
-        "ignore_stops_between": ("<think>", "</think>"),
-    }
-    for options, reason in ((none, "length"), (stops, "stop")):
-        chunks = [*iter_chunks([3, 2, 3], TOKENIZER, **options)]
-        assert shown(chunks)[:3] == [("reasoning", "Hi"), ("reasoning", "."), (None, "\n")]
-        assert chunks[-1].finish_reason == reason
-
-
 # --- the pool -------------------------------------------------------------------------------------
 
 THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
@@ -122,13 +108,6 @@ def test_a_pool_and_its_sinks_have_sections(options: dict[str, Any]) -> None:
     parts = [part for chunk in sent for part in chunk.split()]
     assert parts == [chunk for chunk in chunks if not chunk.is_empty]
     assert {part.section for part in parts} == {None, "reasoning"}
-
-
-def test_the_prompt_of_a_request_may_open_a_section() -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a", StopConditions("Hi"), [0], sections=SECTIONS)
-    assert shown(pool.step({"a": [1, 2, 3]})["a"].split()) == [("reasoning", "Hm."), (None, "\n")]
-    assert pool.ended["a"].finish_reason == "stop"
 
 
 def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
