@@ -201,18 +201,6 @@ class Column:
         return self._values[place]
 
 
-def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
-    column: Any = Column([1, 2])
-    assert DecodeStream(TOKENIZER, column).step_batch(column) == ["a", "b"]
-    assert StopSequenceDecoder(TOKENIZER).feed(column).text == "ab"
-    assert TokenSequence(TOKENIZER, column).text == "ab"
-    for source in (column, [column]):
-        assert "".join(chunk.text for chunk in iter_chunks(source, TOKENIZER)) == "ab"
-    queue = TokenQueue()
-    queue.put(column)
-    assert queue.num_waiting == 2
-
-
 class LabeledColumn(Column):
     """The part of a pandas Series that resembles a list. Its indices are labels, here 1 and 0."""
 
@@ -225,8 +213,13 @@ class LabeledColumn(Column):
         return super().__getitem__(1 - place)
 
 
-def test_the_labels_of_a_column_do_not_matter() -> None:
-    column: Any = LabeledColumn([1, 2])
+@pytest.mark.parametrize("kind", [Column, LabeledColumn])
+def test_a_column_of_a_data_frame_is_a_list_of_ids(kind: Any) -> None:
+    column = kind([1, 2])
     assert DecodeStream(TOKENIZER).step_batch(column) == ["a", "b"]
+    assert StopSequenceDecoder(TOKENIZER).feed(column).text == "ab"
     assert TokenSequence(TOKENIZER, column).text == "ab"
     assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "ab"
+    queue = TokenQueue()
+    queue.put(column)
+    assert queue.num_waiting == 2

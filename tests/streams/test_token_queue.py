@@ -242,22 +242,6 @@ async def test_put_raises_finished_error_after_the_reader_has_left() -> None:
     assert feed.closed
 
 
-async def test_a_waiting_put_raises_finished_error_when_the_reader_leaves() -> None:
-    feed = TokenQueue(1)
-    feed.put(1)
-    started = threading.Event()
-
-    def produce() -> None:
-        started.set()
-        with pytest.raises(FinishedError, match="its reader has closed it"):
-            feed.put(2)
-
-    thread = Thread(produce)
-    await anyio.to_thread.run_sync(started.wait)
-    await feed.aclose()
-    await thread.join()
-
-
 # --- bounds ---------------------------------------------------------------------------------------
 
 
