@@ -28,9 +28,7 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 class TokenAttribution:
     """Steps a decoder, and adds token ids to its chunks.
 
-    Args:
-        decoder: the decoder.
-        waiting: the ids that were read before and do not belong to a chunk yet.
+    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
     """
 
     __slots__ = ("_decoder", "_feed", "_step", "_waiting")
@@ -84,14 +82,7 @@ class TokenAttribution:
 
 
 class StreamStatistics:
-    """Steps a decoder, and counts its chunks. The decoder itself counts its tokens.
-
-    Args:
-        decoder: any decoder, or a tracer of one.
-        step: returns the chunk of one id.
-        feed: returns the chunk of several ids.
-        hooks: the hooks to call at the end.
-    """
+    """Steps a decoder with two functions, and counts its chunks, for hooks."""
 
     __slots__ = (
         *("_before", "_chunks", "_decoder", "_feed", "_frozen", "_held", "_hooks", "_jailed"),
@@ -155,12 +146,7 @@ class StreamStatistics:
         self._frozen = self._counts()
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Call the hooks for the end of the stream.
-
-        Args:
-            last: the last chunk; None if the stream was closed before its end.
-            error: what ended the stream, if it was an error.
-        """
+        """Call the hooks for the end: by a ``last`` chunk or an ``error``, or without."""
         reason: FinishReason = "abort"
         chunks = self._chunks
         if last is not None:

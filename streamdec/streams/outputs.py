@@ -48,10 +48,7 @@ Parts = tuple[Sequence[Any], str | None, str | int | None]
 
 
 def ending(word: str) -> FinishReason:
-    """Return the FinishReason for an engine's ``word``.
-
-    A message may follow the word after a colon.
-    """
+    """Return the FinishReason for an engine's ``word``, or for ``word: message``."""
     return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
 
 
@@ -86,10 +83,7 @@ def ids_of(value: Any) -> Ids | None:
 
 
 def checked_ids(value: Any) -> Ids:
-    """Return ``value`` as a sequence of ids.
-
-    Raises TypeError if ``value`` cannot hold ids. The decoder checks each id later.
-    """
+    """Return ``value`` as a sequence of ids (not checked); or raise TypeError."""
     ids = ids_of(value)
     if ids is None and is_plain(value):
         return list(value)
@@ -102,13 +96,9 @@ class GrowthWatch:
     """Warns once if outputs look cumulative, so that text would be repeated.
 
     They do if each output so far began with all ids of the output before and had more, and an
-    output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance: the
-    warning comes at the next output, ``[5, 6, 7]``, before its text is output. Equal tokens, such
-    as those of a line (``[9], [9, 9], [9, 9, 9]``), cause none. It is a warning and no error,
-    because it may be wrong.
-
-    Args:
-        advice: the part of the warning that says what to do.
+    output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance, and
+    equal tokens may be those of a line. The warning, which ends with ``advice``, comes before the
+    text of the output. It is no error, because it may be wrong.
     """
 
     def __init__(self, advice: str) -> None:
@@ -134,11 +124,7 @@ class GrowthWatch:
 
 
 class PieceReader:
-    """Reads pieces of text as if each were a token, for streams on a TextStopDecoder.
-
-    A piece is a string, None, or a Chunk, whose ``finish_reason`` ends the stream. It has what
-    streams use of an OutputReader.
-    """
+    """Reads pieces of text as an OutputReader reads ids, for a TextStopDecoder."""
 
     list_type: type | None = None
     shape_type: type | None = None
@@ -149,10 +135,7 @@ class PieceReader:
         """Accept the end of the source: pieces have no samples."""
 
     def parts(self, piece: Any) -> Parts:
-        """Return the text and the finish reason of ``piece``, as an OutputReader does.
-
-        Raises SourceError if ``piece`` is not a string, a Chunk or None.
-        """
+        """Return the text and the finish reason of a string, a Chunk or None."""
         if piece is None:
             return (), None, None
         if isinstance(piece, str):
@@ -214,9 +197,7 @@ class OutputReader:
     def parts(self, output: Any) -> Parts:
         """Return the ids that ``output`` adds, the engine's finish reason, and its stop.
 
-        Raises SourceError for an output without ids, for a cumulative output that does not begin
-        with the ids before it, for a second sample without ``index``, and for ``token_ids_diff`` of
-        several samples without ``cumulative``. Errors of ``ids`` are raised unchanged.
+        Raises SourceError for an output that cannot be read, and errors of ``ids`` unchanged.
         """
         if type(output) is self._known_type:
             ids = self.shape(output)
@@ -250,10 +231,7 @@ class OutputReader:
     def _read_object(
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
     ) -> Parts:
-        """Return what an engine's own object or dict adds.
-
-        ``whole_reason`` and ``whole_stop`` are those of the output that contains ``output``.
-        """
+        """Return what an engine's own object or dict adds, possibly as a part of a whole."""
         sample, is_alone = self._sample_in(output)
         if sample is MISSING:
             return (), None, None
@@ -304,10 +282,7 @@ class OutputReader:
         return found, count == 1
 
     def _is_chosen(self, index: int) -> bool:
-        """Return whether to read the sample with ``index``.
-
-        Without a given index the first one is chosen. Raises SourceError for another one then.
-        """
+        """Return whether ``index`` is that of the sample to read: as given, or the first."""
         if self._chosen is None:
             self._chosen = index
         if index == self._chosen or self._index is not None:
@@ -416,10 +391,7 @@ def _ids_in_output(value: Any) -> Ids | None:
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
-    """Return the finish reason and the stop of an output; each may be None.
-
-    ``get`` returns its fields. Enums and dicts become plain values.
-    """
+    """Return the finish reason and the stop in these fields; each may be None."""
     reason, stop = get("finish_reason", None), None
     if reason is None:
         about = get("meta_info", None)

@@ -65,11 +65,8 @@ _MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
 
 
 def _check_machine(machine: object) -> None:
-    """Raise TypeError if ``machine`` is not an object that a stream can run on.
-
-    A Tracer has most of its members through ``__getattr__``, which ``isinstance`` with a protocol
-    does not see since Python 3.12.
-    """
+    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
+    # Since Python 3.12 ``isinstance`` with a protocol does not see a Tracer's ``__getattr__``.
     if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
         raise TypeError(
             "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
@@ -80,8 +77,7 @@ def _check_machine(machine: object) -> None:
 class Stepper:
     """Steps the decoder of one stream or request.
 
-    It optionally adds token ids to chunks, and counts for hooks. A decoder has the state of one
-    text, so only one Stepper may own it at a time. If two streams stepped the same decoder, each
+    Only one Stepper may own a decoder at a time. If two streams stepped the same decoder, each
     would get parts of the other's text, and so of another user's answer.
 
     Args:

@@ -26,9 +26,7 @@ def no_shape(output: Any) -> None:
 
 
 def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
-    """Return the function that reads outputs like ``output``.
-
-    It is ``no_shape`` if none reads ``output`` itself.
+    """Return the function that reads outputs like ``output``; else ``no_shape``.
 
     Args:
         output: an output that was read.
