@@ -115,10 +115,14 @@ class BaseClosing:
         self._is_done = True
         reading = self._reading
         reading.disown()
-        stop = None if reading.source_ended else self._on_stop
-        report = None if reading.statistics is None else partial(reading.report, cause)
-        # The report is last, so that a hook cannot keep the source open.
-        return [action for action in (stop, self._close, report) if action is not None]
+        actions: list[Callable[[], object]] = []
+        if self._on_stop is not None and not reading.source_ended:
+            actions.append(self._on_stop)
+        if self._close is not None:
+            actions.append(self._close)
+        if reading.statistics is not None:  # last, so that a hook cannot keep the source open
+            actions.append(partial(reading.report, cause))
+        return actions
 
     def raise_errors(self, error: BaseException | None = None) -> None:
         """Raise ``error``, or else the first error of closing. The others become notes."""
@@ -141,7 +145,7 @@ class BaseClosing:
 
 
 class Closing(BaseClosing):
-    """Closes a plain source, and is a context manager that closes it."""
+    """Closes a plain source."""
 
     def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
@@ -155,13 +159,6 @@ class Closing(BaseClosing):
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(error)
-        self.note_on(error)
 
 
 def _check_completed(result: object) -> None:
