@@ -279,10 +279,6 @@ class GGUFTokenizer(BaseTokenizer):
             raise EncodeError(f"{self.name!r} can decode but not encode: {encoder}")
         return Encoding(encoder._all_ids([text], special, add_special_tokens=False)[0]).ids
 
-    def _encoding_identity(self) -> bytes:
-        table = (self._kind, self._tokens, self._types, self._scores, self._merges)
-        return repr((table, self._pre, self._strips, self._roles, self._adds)).encode()
-
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
         first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")

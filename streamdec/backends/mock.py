@@ -110,7 +110,7 @@ class MockTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle only the arguments, without the computed tables."""
-        given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
+        given = ("_pieces", "_special_ids", "_rules", "_tokens")
         return {name: getattr(self, name) for name in given}
 
     @property
@@ -168,9 +168,6 @@ class MockTokenizer(BaseTokenizer):
             known = _ALL_WORDS if special == "parse" else _WORDS
             return [known[word] for word in text.split() if word in known]
         return list(self._longest(text.encode()))
-
-    def _encoding_identity(self) -> bytes:
-        return repr((self._tokens, sorted(self._special_ids))).encode()
 
     def _forbid(self, text: str) -> None:
         for name in self.special_tokens.all:

@@ -12,7 +12,6 @@ file have priority.
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,16 +279,6 @@ class TiktokenTokenizer(BaseTokenizer):
     @cached_property
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
-
-    def _encoding_identity(self) -> bytes | None:
-        try:
-            # The library gives no other access to the pattern of an encoding.
-            pattern = self._spec.pattern or guarded(pickle.dumps, self._encoding)
-        except TokenizerLibraryError:
-            return None
-        cutting = (self._spec.is_nfc, self._spec.is_cut, self._added)
-        # Ranks are ids, so the table of ids has the order in which tokens are merged.
-        return repr((self.fingerprint, pattern, self._special_ids, cutting)).encode()
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:
