@@ -266,8 +266,7 @@ class TiktokenTokenizer(BaseTokenizer):
     def _ids(self, text: str, special: Special) -> list[int]:
         if special == "forbid":
             refuse_special(text, self._any_special)
-        if self._spec.is_nfc:
-            text = unicodedata.normalize("NFC", text)
+        text = self._normalized(text)
         # To find special tokens, the library copies the set of their names for each text.
         has_special = special == "parse" and self._any_special and self._any_special.search(text)
         encode = self._encode_special if has_special else self._encoding.encode_ordinary
@@ -279,6 +278,18 @@ class TiktokenTokenizer(BaseTokenizer):
     @cached_property
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        def encode(text: str) -> list[int]:
+            return self._encoding.encode(self._normalized(text), allowed_special="all")
+
+        return "tiktoken", encode
+
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        return "tiktoken", self._encoding.decode
+
+    def _normalized(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text) if self._spec.is_nfc else text
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

@@ -7,7 +7,7 @@ In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
@@ -57,6 +57,19 @@ class BaseTokenizer(ChatTokenizer, ABC):
         before, after = self._added if add_special_tokens else ((), ())
         found = [self._ids(text, special) for text in texts]
         return [[*before, *ids, *after] for ids in found] if before or after else found
+
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        """Return the name and the decode function of the library, for comparisons."""
+        return "decode()", self.decode
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        """Return the name of the library, and its function from a text to ids.
+
+        For comparisons with ``encode``. For a GGUF file it is ``tokenizers``, which reads its
+        vocabulary, because llama.cpp is not imported. Raises
+        :class:`~streamdec.errors.EncodeError` if no library encodes.
+        """
+        raise EncodeError(f"{self!r} has no library that encodes")
 
     # --- special tokens ---------------------------------------------------------------------------
 
