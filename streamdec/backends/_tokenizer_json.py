@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 if TYPE_CHECKING:
     from streamdec.folders.assembled import Assembled

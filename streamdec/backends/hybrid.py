@@ -147,14 +147,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.report = state["report"]
-        options: FastOptions = state["options"]
+        self.report, options = state["report"], state["options"]
         if state["wants_fast"]:
             # Checked again, because another version of fastokens may be installed here.
             self.report = replace(self.report, active="huggingface", guarded="", differing=())
-            self._begin_trial(self._as_json, options)
         else:
-            self._begin_trial(self._as_json, replace(options, fast="off"))
+            options = replace(options, fast="off")
+        self._begin_trial(self._as_json, options)
 
     # --- which library encodes --------------------------------------------------------------------
 
@@ -171,24 +170,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
         from streamdec.fastpath._fastokens_check import FastokensCheck
 
         check = FastokensCheck(
-            self._tokenizer,
-            content,
-            renumbered=self.renumbered,
-            slow_ids=self.slow_ids,
-            is_stopped=self._is_stopped,
+            self._tokenizer, content, self.renumbered, self.slow_ids, self._is_stopped
         )
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return
         self.report = replace(self.report, reason=_LATER)
         self._waiting, self._encoded = [check], 0
-
-    def _count(self, texts: Sequence[str]) -> None:
-        """Count texts of huggingface, and begin the build if it is worth it."""
-        if self._waiting:
-            self._encoded += sum(map(len, texts))
-            if self._encoded >= WORTH:
-                self._start()
 
     def _start(self) -> None:
         """Begin to build fastokens in a thread, unless that has begun."""
@@ -203,8 +191,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         try:
             thread.start()
         except RuntimeError as error:
-            no_thread = TokenizerLoadError(f"cannot start a thread to build fastokens: {error}")
-            self._fall_back(check, no_thread)
+            self._fall_back(check, TokenizerLoadError(f"cannot start a thread: {error}"))
 
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """Wait until it is decided which library encodes, and return the report.
@@ -309,20 +296,15 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast = self._fast
         if fast is None:
             return None
-        for text in texts:
-            if GUARDED in text:
-                return None
+        if any(GUARDED in text for text in texts):
+            return None
         as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
             return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
         except TokenizerLibraryError as error:
             # A failure of fastokens must not fail the request.
-            _log.warning(
-                "%r: fastokens failed, so %s encodes this call: %s",
-                self.name,
-                self.tokenizer_type,
-                error,
-            )
+            told = "%r: fastokens failed, so %s encodes this call: %s"
+            _log.warning(told, self.name, self.tokenizer_type, error)
             self._tell("fails")
             return None
 
@@ -333,7 +315,10 @@ class HybridTokenizer(HuggingFaceTokenizer):
         if found is not None:
             return found
         slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        self._count(texts)
+        if self._waiting:
+            self._encoded += sum(map(len, texts))
+            if self._encoded >= WORTH:
+                self._start()
         return slow
 
     def slow_ids(

@@ -51,7 +51,7 @@ from streamdec.tokenizers._common import (
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 __all__ = ["SentencePieceTokenizer"]
 

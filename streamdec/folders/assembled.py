@@ -29,7 +29,7 @@ from streamdec.folders.sentencepiece_proto import (
     ModelProto,
 )
 from streamdec.folders.tokenizer_class import NotFollowedError
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 _SPACE = "\u2581"
 _LONGEST = 4096

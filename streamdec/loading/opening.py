@@ -18,7 +18,7 @@ from streamdec.folders.folder_tokens import has_config
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
 
 if TYPE_CHECKING:

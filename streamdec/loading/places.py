@@ -136,7 +136,7 @@ def _is_there(name: str) -> bool:
 
 def _encoding_named(name: str) -> str | None:
     """Return the encoding called ``name``, or the encoding of that model, or None."""
-    from streamdec.backends.rank_encodings import encoding_of_model
+    from streamdec.backends.rank_files import encoding_of_model
     from streamdec.tokenizers.encodings import ENCODINGS
 
     if name in ENCODINGS:
