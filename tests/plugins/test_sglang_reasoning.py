@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 from array import array
 from collections.abc import Iterator
@@ -67,6 +66,10 @@ def engine(
     forget()
 
 
+LIMIT = object()
+"""The reason of a request that has all its ids."""
+
+
 class Result(NamedTuple):
     """What the client of a request has in the end."""
 
@@ -98,37 +101,36 @@ def outcome(
     manager.decode_status = engine.manager.LimitedCapacityDict(capacity=9)
     manager.tool_close_token_ids = frozenset()
     texts: list[str] = []
-    sent, last = 0, len(ids)
-    for place in range(0, last, size):
+    for place in range(0, len(ids), size):
         new = ids[place : place + size]
         request.output_ids.extend(new)
         request.update_finish_state(len(new))
-        is_end = request.finished() or place + size >= last
-        if not is_end and (not streams or request.check_match_stop_str_prefix()):
-            continue
-        reason = (
-            json.loads(json.dumps(request.finished_reason.to_json()))
-            if request.finished()
-            else ({"type": "length"} if is_end else None)
+        is_end = request.finished() or place + size >= len(ids)
+        is_sent = is_end or (
+            not request.check_match_stop_str_prefix() if streams else place % 5 == 0
         )
-        end = request.finished_len or len(request.output_ids)
-        before = encoded(prompt)[-5:] if sent == 0 else []
+        if not is_sent:
+            continue
+        reason = request.finished_reason.to_json() if request.finished() else None
+        if is_end and reason is None:
+            reason, request.finished_reason = {"type": "length"}, LIMIT
+        sent, number = request.init_incremental_detokenize()
         batch = SimpleNamespace(
             rids=["a"],
-            decode_ids=[array("q", [*before, *request.output_ids[sent:end]])],
-            read_offsets=[len(before)],
+            decode_ids=[array("q", sent[request.send_decode_id_offset :])],
+            read_offsets=[number],
             decoded_texts=[""],
             finished_reasons=[reason],
             skip_special_tokens=[True],
             spaces_between_special_tokens=[True],
             no_stop_trim=[no_stop_trim],
         )
+        request.send_decode_id_offset = len(sent)
         texts += manager._decode_batch_token_id_output(batch)
-        sent = end
-        if is_end:
-            matched = (reason or {}).get("matched")
-            assert {*(reason or {})} <= {"type", "matched"}  # nothing private for the client
-            return Result("".join(texts), end, matched)
+        if reason is not None:
+            assert {*reason} <= {"type", "matched"}  # nothing private for the client
+            length = request.finished_len or len(request.output_ids)
+            return Result("".join(texts), length, reason.get("matched"))
     raise AssertionError("a request has steps")
 
 
@@ -291,7 +293,7 @@ def test_sglang_continues_after_an_error(
     engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
     """The text is cut at the stop that SGLang finds, not at one that was ignored before."""
-    text = "(two) and one more word "
+    text = "(two) and one more words "
     ids, markers, reads = encoded(text + STOP), ["(", ")"], len(encoded("(two) and one"))
     begin = engine.stops._after
 

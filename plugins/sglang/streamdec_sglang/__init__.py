@@ -17,6 +17,7 @@ __all__ = [
     "SWITCH",
     "TRIED",
     "__version__",
+    "has_rust_server",
     "markers_setting",
     "register",
 ]
@@ -49,6 +50,11 @@ _OFF = ("off", "0", "false", "no")
 def markers_setting() -> str:
     """Return what ``MARKERS`` has in the environment; empty if it is not set."""
     return os.environ.get(MARKERS, "")
+
+
+def has_rust_server() -> bool:
+    """Return whether SGLang's Rust server decodes the text, instead of the detokenizer manager."""
+    return os.environ.get("SGLANG_RUST_SERVER", "").lower() in ("true", "1", "yes", "y")
 
 
 def register() -> None:

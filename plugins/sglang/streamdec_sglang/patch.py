@@ -43,6 +43,7 @@ _EXPECTED = {
     ],
     (schedule_batch, "Req", "_check_str_based_finish"): ["self", "new_accepted_len"],
     (schedule_batch, "Req", "check_match_stop_str_prefix"): ["self"],
+    (schedule_batch, "Req", "init_incremental_detokenize"): ["self"],
 }
 """The parameters of the methods that are replaced or called, in the versions that were tried."""
 

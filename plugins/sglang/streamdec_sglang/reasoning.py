@@ -11,12 +11,11 @@ import json
 from functools import cache, lru_cache
 from typing import Any
 
-from sglang.srt.environ import envs
 from sglang.srt.parser.reasoning_parser import ReasoningParser
 from sglang.srt.runtime_context import get_serving
 
 from streamdec import StopConditions
-from streamdec_sglang import FIELD, MARKERS, markers_setting
+from streamdec_sglang import FIELD, MARKERS, has_rust_server, markers_setting
 from streamdec_sglang.logs import say_once
 
 __all__ = ["Pairs", "markers_of", "note_regex"]
@@ -40,7 +39,7 @@ def markers_of(params: Any, tokenizer: Any) -> Pairs:
     given = _given(params)
     if not given:
         return ()
-    if envs.SGLANG_RUST_SERVER.get():
+    if has_rust_server():
         say_once(f"{NOT_IGNORED}: SGLang's Rust server cuts the text at the first of them")
         return ()
     if isinstance(given, str) and given.strip().lower() == AUTO:

@@ -11,8 +11,8 @@ decoder decides instead. The manager of the detokenizer cuts a text at the first
 stop, which may be one that was ignored. So the reason of the end (:class:`FoundStop`) says where
 the stop is, and :func:`trim_matched_stop` cuts there.
 
-While a request streams, text that may become a stop is withheld (``jailed``), whatever tokens
-spell it. It stays withheld while an incomplete character follows; SGLang would send it then.
+Text that may become a stop is withheld (``jailed``), whatever tokens spell it. It stays withheld
+while an incomplete character follows; SGLang would send it then.
 
 The class of a request is changed when it is made, if it has stop strings. So a request without
 stops costs nothing more, and the decoder is freed with its request.
@@ -136,6 +136,17 @@ class CheckedReq(Req):  # type: ignore[misc]
             is_begun: bool = super().check_match_stop_str_prefix()
             return is_begun
         return bool(decoder.jailed)
+
+    def init_incremental_detokenize(self) -> tuple[Any, int]:
+        """Return the ids for the detokenizer, and how many of them are of the prompt.
+
+        SGLang sends ids of a request that does not stream at each 50th token, also if the end of
+        their text may become a stop. Here those ids wait.
+        """
+        ids, num_prompt_ids = super().init_incremental_detokenize()
+        if not self.stream and not self.finished() and self.check_match_stop_str_prefix():
+            ids = ids[: max(self.send_decode_id_offset, num_prompt_ids)]
+        return ids, num_prompt_ids
 
 
 class _HandedOverReq(Req):  # type: ignore[misc]

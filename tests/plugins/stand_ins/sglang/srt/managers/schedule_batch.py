@@ -38,6 +38,7 @@ class Req:
         self.output_ids = array("q")
         self.finished_reason: FINISH_MATCHED_STR | None = None
         self.finished_len: int | None = None
+        self.send_decode_id_offset = 0
 
     def finished(self) -> bool:
         return self.finished_reason is not None
@@ -64,3 +65,7 @@ class Req:
             for stop in self.sampling_params.stop_strs
             for size in range(1, len(stop) + 1)
         )
+
+    def init_incremental_detokenize(self) -> tuple[list[int], int]:
+        prompt = self.origin_input_ids[-5:]
+        return [*prompt, *self.output_ids[: self.finished_len]], len(prompt)
