@@ -56,6 +56,8 @@ StopKind = Literal["string", "regex", "token_id", "eos", "engine"]
 """What ended a stream that finished with ``"stop"``: a stop condition, or the engine."""
 
 
+Operation = Literal["encode", "encode_batch", "decode"]
+
 FallbackReason = Literal["missing", "refused", "fails"]
 """``missing``: fastokens is not installed. ``refused``: it cannot be used for this tokenizer.
 ``fails``: it failed for one call."""
@@ -101,7 +103,7 @@ class Call(NamedTuple):
 
     tokenizer_type: str
     """As in StreamEnded. If the call encoded: the library that did, such as ``fastokens``."""
-    operation: Literal["encode", "encode_batch", "decode"]
+    operation: Operation
     """The method that was called. ``decode_batch`` is one ``decode`` for each of its lists."""
     seconds: float
     """The duration of the call in seconds of wall-clock time."""
