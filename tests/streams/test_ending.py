@@ -17,6 +17,7 @@ from streamdec import (
     StopSequenceDecoder,
     TextStopDecoder,
     TokenIdError,
+    iter_chunks,
     stream,
     wrap,
 )
@@ -211,6 +212,35 @@ async def test_an_iterator_is_closed_although_on_stop_raises(kind: Kind) -> None
         await anext(chunks)
     assert raised.value.__notes__ == NOTES
     assert engine.closings == 1
+
+
+# --- without an event loop ------------------------------------------------------------------------
+
+
+def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
+    """After all text; and no coroutine is left behind."""
+
+    async def abort() -> None:
+        raise AssertionError("no code awaits it")
+
+    engine = PlainEngine([A, STOP])
+    chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
+    assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
+    with pytest.raises(
+        TypeError, match=r"must be plain functions.* <coroutine object .*; use stream"
+    ):
+        next(chunks)
+    assert engine.closings == 1
+
+
+def test_an_interrupt_in_on_stop_still_closes() -> None:
+    def abort() -> None:
+        raise KeyboardInterrupt
+
+    engine = PlainEngine([A, B])
+    with pytest.raises(KeyboardInterrupt), iter_chunks(engine, TOKENIZER, on_stop=abort) as chunks:
+        next(chunks)
+    assert engine.is_closed
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------
