@@ -6,7 +6,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from time import monotonic
-from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Self
 
 from anyio.lowlevel import checkpoint
@@ -26,7 +25,8 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
-        _warn_of_ended(source)
+        if getattr(source, "gi_frame", source) is None:
+            _warn_of_ended()
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
@@ -39,22 +39,19 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
 
 def async_iterator_of(source: Any) -> AsyncIterator[Any]:
     """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
-    if hasattr(source, "__aiter__"):
-        _warn_of_ended(source)
-        iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator
-    return Blocking(iterator_of(source, "an (async) iterable"))
+    if not hasattr(source, "__aiter__"):
+        return Blocking(iterator_of(source, "an (async) iterable"))
+    if getattr(source, "ag_frame", source) is None:
+        _warn_of_ended()
+    iterator: AsyncIterator[Any] = source.__aiter__()
+    return iterator
 
 
-def _warn_of_ended(source: object) -> None:
-    """Warn if ``source`` is a generator that has ended: its text would be empty."""
-    if (type(source) is GeneratorType and source.gi_frame is None) or (
-        type(source) is AsyncGeneratorType and source.ag_frame is None
-    ):
-        warn(
-            "the source is a generator that has ended, so there is no text; call its function "
-            "again for each stream"
-        )
+def _warn_of_ended() -> None:
+    warn(
+        "the source is a generator that has ended, so there is no text; call its function again "
+        "for each stream"
+    )
 
 
 class Blocking:
