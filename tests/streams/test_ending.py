@@ -233,6 +233,17 @@ def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
     assert engine.closings == 1
 
 
+async def test_an_interrupt_in_an_asynchronous_on_stop_still_closes() -> None:
+    async def abort() -> None:
+        raise KeyboardInterrupt
+
+    engine = Engine([A, B])
+    with pytest.raises(KeyboardInterrupt):
+        async with stream(engine, TOKENIZER, on_stop=abort) as chunks:
+            await anext(chunks)
+    assert engine.is_closed
+
+
 def test_an_interrupt_in_on_stop_still_closes() -> None:
     def abort() -> None:
         raise KeyboardInterrupt

@@ -76,6 +76,7 @@ class Tensor:
         (range(5, 7), [5, 6]),
         (UserList([5, 6]), [5, 6]),
         (deque([5, 6]), [5, 6]),
+        ({"token_ids": None}, []),
     ],
 )
 def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:
