@@ -8,7 +8,7 @@ the response is complete. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uv
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
+from streamdec.integrations._format import ChunkDetails
 from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.integrations.sse import HEADERS
@@ -53,18 +54,11 @@ class WireStream(Protocol):
     def start_bytes(self) -> bytes:
         """Return the events before any text; b"" the second time."""
 
-    def step_bytes(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> bytes:
+    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
         """Return the events of ``chunk``, which is of the sample ``index``.
 
-        ``num_tokens`` is how many tokens the sample has read, with its last chunk, and otherwise
-        None; ``logprobs`` are those of the tokens of the chunk.
+        ``details`` are always ``num_tokens``, which is None before the last chunk, and
+        ``logprobs``.
         """
 
     def flush_bytes(self) -> bytes:
@@ -129,13 +123,22 @@ class EventStreamResponse(Response):
         background: Callable[[], Awaitable[object]] | None = None,
         status_code: int = 200,
     ) -> None:
-        _check_arguments(wire, streams)
+        is_encoder = hasattr(wire, "step_bytes") and not isinstance(wire, type)
+        if not is_encoder or not all(isinstance(each, TextStream) for each in streams):
+            raise TypeError(
+                "write EventStreamResponse(encoder, stream), with an encoder such as "
+                "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
+                f"got {(wire, *streams)!r:.160}"
+            )
+        if wire.n != len(streams):
+            found = f"the number of streams is {len(streams)}"
+            raise ValueError(f"the encoder has n={wire.n}, but {found}")
         if keep_alive is not None and not keep_alive > 0:
             raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
         self._streams = streams
         self._keep_alive = keep_alive
         self._sending = _Sending(wire, streams)
-        more = headers.items() if isinstance(headers, Mapping) else headers
+        more = dict(headers).items()
         named = {name.lower(): value for name, value in (*HEADERS, *more)}
         # The attributes of Starlette's responses, which are not set by its own constructor.
         self.status_code = status_code
@@ -166,21 +169,6 @@ class EventStreamResponse(Response):
             raise sending.error
         if self.background is not None:
             await self.background()
-
-
-def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError if these are not an encoder and its streams."""
-    wrong = [each for each in streams if not isinstance(each, TextStream)]
-    if isinstance(wire, (TextStream, type)) or not hasattr(wire, "step_bytes"):
-        wrong.insert(0, wire)
-    if wrong:
-        raise TypeError(
-            "write EventStreamResponse(encoder, stream), with an encoder such as "
-            "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
-            f"got {wrong[0]!r:.80}"
-        )
-    if wire.n != len(streams):
-        raise ValueError(f"the encoder has n={wire.n}, but the number of streams is {len(streams)}")
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:

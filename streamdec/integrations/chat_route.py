@@ -66,14 +66,18 @@ def chat_route(
     >>> Route("/v1/chat/completions", chat, methods=["POST"]).path
     '/v1/chat/completions'
     """
-    tokenizer.get_chat_template()
+    tokenizer.get_chat_template()  # raises its error at once, as stream does
     stream((), tokenizer, conditions=NO_CONDITIONS, **options)
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
-        more = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
         found: list[int] = tokenizer.apply_chat_template(
-            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **more
+            body["messages"],
+            tools=body.get("tools"),
+            template_kwargs=body.get("chat_template_kwargs"),
+            tokenize=True,
+            openai=True,
+            add_generation_prompt=True,
         )
         return found
 
@@ -85,8 +89,13 @@ def chat_route(
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
         conditions = replace(conditions, max_tokens=conditions.max_tokens or max_tokens)
-        about: dict[str, Any] = {"model": body["model"], "response_id": f"chatcmpl-{uuid.uuid4()}"}
-        about |= {"created": int(time.time()), "prompt_tokens": len(prompt)}
+        about: dict[str, Any] = {
+            "response_id": f"chatcmpl-{uuid.uuid4()}",
+            "model": body["model"],
+            "created": int(time.time()),
+            "prompt_tokens": len(prompt),
+            "include_usage": (body.get("stream_options") or {}).get("include_usage") is True,
+        }
         try:
             chunks = stream(
                 engine(prompt, body),
@@ -96,9 +105,7 @@ def chat_route(
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
             if body.get("stream"):
-                has_usage = (body.get("stream_options") or {}).get("include_usage") is True
-                wire = ChatCompletionEncoder(**about, include_usage=has_usage)
-                return EventStreamResponse(wire, chunks)
+                return EventStreamResponse(ChatCompletionEncoder(**about), chunks)
             whole = ChatResponse(**about)
             async with anyio.create_task_group() as group, chunks:
                 group.start_soon(listen, request.receive, group.cancel_scope)
@@ -122,23 +129,17 @@ async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> d
         data += part
         if len(data) > max_body:
             raise ValueError(f"the body has more than {max_body} bytes")
-    try:
-        body = json.loads(data.decode())
-    except ValueError as error:
-        raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
+    body = json.loads(data.decode())
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")
-    for name in ("model", "messages", *body):
-        value = body.get(name)
-        if value is None and name in ("model", "messages"):
+    body = {name: value for name, value in body.items() if value is not None}
+    for name in ("model", "messages"):
+        if name not in body:
             raise ValueError(f"{name} is missing")
-        if value is None:
-            continue
-        if name not in known:
-            if name in _NEUTRAL and value == _NEUTRAL[name]:
-                continue
+    for name, value in body.items():
+        if name not in known and (name not in _NEUTRAL or value != _NEUTRAL[name]):
             raise ValueError(f"{name} is not supported")
-        if not isinstance(value, known[name]):
+        if not isinstance(value, known.get(name, object)):
             raise TypeError(f"{name} must be of the type {known[name].__name__}")
     return body
 

@@ -109,12 +109,7 @@ class TextWorker:
                 if outputs.is_stopped:
                     return
                 if wire is None:
-                    section = {} if chunk.section is None else {"section": chunk.section}
-                    ending = {
-                        "finish_reason": chunk.finish_reason,
-                        "stop_reason": chunk.stop_reason,
-                    }
-                    yield {"text": chunk.text, **ending, **section}
+                    yield _plain(chunk)
                     continue
                 for each in wire.step(chunk, num_tokens=chunks.decoder.num_tokens):
                     yield each
@@ -136,8 +131,7 @@ class _Outputs:
         self._iterator = aiter(source) if hasattr(source, "__aiter__") else _async(source)
         self._close = getattr(self._iterator, "aclose", None)
         self.is_stopped = False
-        self._pulling: asyncio.Task[Any] | None = None
-        self._was_interrupted = False
+        self._pulling: asyncio.Timeout | None = None
         self._stop: asyncio.Future[Any] | None = None
         if context is not None:
             self._stop = asyncio.ensure_future(context.async_killed_or_stopped())
@@ -149,8 +143,7 @@ class _Outputs:
             return
         self.is_stopped = True
         if self._pulling is not None:
-            self._was_interrupted = True
-            self._pulling.cancel()
+            self._pulling.reschedule(0)
 
     def __aiter__(self) -> Self:
         return self
@@ -158,18 +151,18 @@ class _Outputs:
     async def __anext__(self) -> Any:
         if self.is_stopped:
             raise StopAsyncIteration
-        task = self._pulling = asyncio.current_task()
-        assert task is not None
-        before = task.cancelling()
+        interruption = asyncio.timeout(None)
         try:
-            return await anext(self._iterator)
-        except asyncio.CancelledError:
-            # As asyncio.timeout does: only our own cancellation ends here.
-            if self._was_interrupted and task.uncancel() <= before:
+            async with interruption:
+                self._pulling = interruption
+                try:
+                    return await anext(self._iterator)
+                finally:
+                    self._pulling = None
+        except TimeoutError:
+            if interruption.expired():
                 raise StopAsyncIteration from None
             raise
-        finally:
-            self._pulling = None
 
     async def aclose(self) -> None:
         if self._stop is not None:
