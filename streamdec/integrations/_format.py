@@ -61,6 +61,8 @@ class ChunkDetails(TypedDict, total=False):
 
     >>> from streamdec.integrations.openai import ChunkDetails
     >>> details: ChunkDetails = {"num_tokens": 3}
+    >>> details
+    {'num_tokens': 3}
     """
 
     num_tokens: int | None
@@ -222,7 +224,7 @@ class Encoder(Format):
         return self._events(self.start())
 
     def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
-        """Return ``step`` as Server-Sent Events. It takes about as long as the text as JSON.
+        """Return ``step`` as Server-Sent Events.
 
         ``chunk``, ``index``, ``details`` and the errors are those of ``step``.
         """
@@ -255,7 +257,7 @@ class Encoder(Format):
 
     @property
     def _has_templates(self) -> bool:
-        """Whether only the text differs in the events of chunks that are not the last one."""
+        """Whether only the text differs in the events before the last chunk."""
         return True
 
     def _template(self, index: int, section: str | None) -> list[bytes]:

@@ -1,8 +1,7 @@
 """Streaming for ASGI servers (uvicorn, hypercorn), Starlette and FastAPI.
 
 In: one stream for each sample of a request, and the encoder of the client's wire format. Out: the
-messages for the server. Every stream and its engine are closed as soon as the client disconnects or
-the response is complete. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvicorn 0.54.0.
+messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvicorn 0.54.0.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class EventStreamResponse(Response):
 
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded.
     * While a slow client holds up the server, no engine is asked for more.
-    * When the client disconnects, all streams are cancelled and closed. The response then returns
-      without an error.
+    * When the client disconnects, all streams are closed, and the response returns.
     * If a stream raises, the client gets the text before the error, and then an error of the API
       without details. Afterwards the response raises the error, for the server's log. An error
       after the last chunk is only raised.
@@ -88,13 +86,12 @@ class EventStreamResponse(Response):
             replace where the names are equal.
         keep_alive: after how many seconds without an event one is sent that clients ignore; None
             for never.
-        background: an async function without arguments, such as Starlette's BackgroundTask, which
-            is called after the response. It is not called if a stream raised.
+        background: an async function, such as Starlette's BackgroundTask, which is called after
+            the response, but not if a stream raised.
         status_code: the status, which is sent before the first token.
 
-    Raises ValueError if the number of streams is not that of the encoder's samples, and for a
-    ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
-    TextStreams.
+    Raises ValueError if the number of streams is not that of the encoder's samples, and for a wrong
+    ``keep_alive``; TypeError for arguments that are not an encoder and TextStreams.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream

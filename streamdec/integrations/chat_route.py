@@ -129,7 +129,10 @@ async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> d
         data += part
         if len(data) > max_body:
             raise ValueError(f"the body has more than {max_body} bytes")
-    body = json.loads(data.decode())
+    try:
+        body = json.loads(data.decode())
+    except ValueError as error:
+        raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")
     body = {name: value for name, value in body.items() if value is not None}

@@ -252,7 +252,8 @@ class CompletionEncoder(_Stream):
     r"""Encodes a streamed completion: ``text_completion`` objects.
 
     The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors are those of ChatCompletionEncoder.
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatCompletionEncoder.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionEncoder
@@ -291,8 +292,9 @@ class ChatResponse(_Whole):
     """Makes a ``chat.completion`` object of the chunks of a stream.
 
     The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors are those of ChatCompletionEncoder. The
-    object has the usage whenever ``prompt_tokens`` is given. Keeps the chunks of all samples.
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatCompletionEncoder. The object has the usage whenever ``prompt_tokens`` is given. It keeps
+    the chunks of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -319,7 +321,8 @@ class CompletionResponse(_Whole):
     """Makes a ``text_completion`` object of the chunks of a stream.
 
     The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors are those of ChatResponse.
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatResponse.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse
