@@ -274,6 +274,29 @@ def test_a_silent_engine_has_comment_lines_until_its_first_chunk(loop: str) -> N
     run(loop, main)
 
 
+@both_loops
+def test_samples_are_sent_as_they_are_ready(loop: str) -> None:
+    async def main() -> None:
+        is_read, client = anyio.Event(), Client(999, "goes")
+
+        async def late() -> AsyncIterator[int]:
+            await is_read.wait()
+            yield 0
+
+        async def quick() -> AsyncIterator[int]:
+            yield 1
+            yield 1
+            is_read.set()
+
+        streams = [stream(each, TOKENIZER) for each in (late(), quick())]
+        await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
+        data = b"".join(each.get("body", b"") for each in client.sent)
+        found = re.findall(rb'"index":(\d),"text":"( world|Hello)"', data)
+        assert found == [(b"1", b" world"), (b"1", b" world"), (b"0", b"Hello")]
+
+    run(loop, main)
+
+
 # --- clients that are behind ----------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncod
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
 from tests import reference
-from tests.integrations.wire.serving import END, TOKENIZER, TOKENS, ids_of
+from tests.integrations.wire.vocabulary import END, TOKENIZER, TOKENS, ids_of
 from tests.strategies import Subject, running_text, token_ids
 from tests.test_laws import SHARED, subject_named
 
