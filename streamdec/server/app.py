@@ -233,7 +233,6 @@ class _Server:
             "response_id": f"msg_{secrets.token_hex(12)}",
             "model": asked.model,
             "input_tokens": len(ids),
-            "stop_sequences": asked.conditions.stop,
         }
         streams = self._samples.of(asked, [ids])
         if asked.stream:

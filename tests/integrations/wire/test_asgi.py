@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import Chunk, MockTokenizer, TokenQueue, stream
 from streamdec.integrations.anthropic import MessageEncoder
 from streamdec.integrations.asgi import EventStreamResponse
-from streamdec.integrations.openai import CompletionEncoder
+from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -261,15 +261,13 @@ def test_a_silent_engine_has_comment_lines_until_its_first_chunk(loop: str) -> N
             yield 0
 
         client = Waiting(999, "goes")
-        streams = [stream(engine(), TOKENIZER)]
-        with anyio.fail_after(60):
-            await EventStreamResponse(wire(1), *streams, keep_alive=0.01)(
-                {}, client.receive, client.send
-            )
-        data = b"".join(each.get("body", b"") for each in client.sent)
-        events = [each for each in data.split(b"\n\n") if each and each != b": keep-alive"]
-        assert all(each.startswith(b"data: ") for each in events)
-        assert b"Hello" in events[0]
+        chat = ChatCompletionEncoder(response_id="r", model="m", created=0)
+        response = EventStreamResponse(chat, stream(engine(), TOKENIZER), keep_alive=0.01)
+        await response({}, client.receive, client.send)
+        _, role, *events, _ = [each.get("body", b"") for each in client.sent]
+        assert b'"role":"assistant"' in role
+        assert events[0] == b": keep-alive\n\n"
+        assert any(b"Hello" in each for each in events)
 
     run(loop, main)
 
