@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -66,18 +66,14 @@ def chat_route(
     >>> Route("/v1/chat/completions", chat, methods=["POST"]).path
     '/v1/chat/completions'
     """
-    tokenizer.get_chat_template()  # raises its error at once, as stream does
-    stream((), tokenizer, conditions=NO_CONDITIONS, **options)
+    tokenizer.get_chat_template()
+    stream((), tokenizer, conditions=NO_CONDITIONS, **options)  # raises their errors at once
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
+        given = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
         found: list[int] = tokenizer.apply_chat_template(
-            body["messages"],
-            tools=body.get("tools"),
-            template_kwargs=body.get("chat_template_kwargs"),
-            tokenize=True,
-            openai=True,
-            add_generation_prompt=True,
+            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **given
         )
         return found
 
@@ -88,19 +84,18 @@ def chat_route(
             prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
-        conditions = replace(conditions, max_tokens=conditions.max_tokens or max_tokens)
         about: dict[str, Any] = {
             "response_id": f"chatcmpl-{uuid.uuid4()}",
             "model": body["model"],
             "created": int(time.time()),
             "prompt_tokens": len(prompt),
-            "include_usage": (body.get("stream_options") or {}).get("include_usage") is True,
+            "include_usage": body.get("stream_options", {}).get("include_usage") is True,
         }
         try:
             chunks = stream(
                 engine(prompt, body),
                 tokenizer,
-                conditions=conditions,
+                conditions=replace(conditions, max_tokens=conditions.max_tokens or max_tokens),
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
@@ -122,13 +117,13 @@ def chat_route(
     return chat
 
 
-async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> dict[str, Any]:
-    """Return the body. Raises ValueError or TypeError for wrong parameters."""
+async def _body(request: Request, most: int, known: dict[str, type]) -> dict[str, Any]:
+    """Return the body, without null values. Raises ValueError or TypeError if it is wrong."""
     data = bytearray()
     async for part in request.stream():
         data += part
-        if len(data) > max_body:
-            raise ValueError(f"the body has more than {max_body} bytes")
+        if len(data) > most:
+            raise ValueError(f"the body has more than {most} bytes")
     try:
         body = json.loads(data.decode())
     except ValueError as error:
@@ -136,9 +131,8 @@ async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> d
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")
     body = {name: value for name, value in body.items() if value is not None}
-    for name in ("model", "messages"):
-        if name not in body:
-            raise ValueError(f"{name} is missing")
+    if missing := {"model", "messages"} - body.keys():
+        raise ValueError(f"{' and '.join(sorted(missing))} must be given")
     for name, value in body.items():
         if name not in known and (name not in _NEUTRAL or value != _NEUTRAL[name]):
             raise ValueError(f"{name} is not supported")
