@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -117,7 +117,7 @@ def chat_route(
     return chat
 
 
-async def _body(request: Request, most: int, known: dict[str, type]) -> dict[str, Any]:
+async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[str, Any]:
     """Return the body, without null values. Raises ValueError or TypeError if it is wrong."""
     data = bytearray()
     async for part in request.stream():
