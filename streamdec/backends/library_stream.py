@@ -1,19 +1,19 @@
 """The tokenizers' own libraries: streams and decode, for comparisons.
 
-``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``
-(:func:`library_decode`), around which people write a loop over a window of ids.
+``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``, around
+which people write a loop over a window of ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.protocols import Decoder
+from streamdec.tokenizers._base import BaseTokenizer
 
 
 def library_tokenizer(tokenizer: Decoder) -> Tokenizer | None:
@@ -31,10 +31,6 @@ def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]
 
     Without a known library they are ``"decode()"`` and ``tokenizer.decode``.
     """
-    encoding: Any = getattr(tokenizer, "_encoding", None)
-    if callable(getattr(encoding, "decode_single_token_bytes", None)):
-        return "tiktoken", encoding.decode
-    processor: Any = getattr(tokenizer, "_processor", None)
-    if callable(getattr(processor, "DecodeIds", None)):
-        return "sentencepiece", processor.DecodeIds
+    if isinstance(tokenizer, BaseTokenizer):
+        return tokenizer._library_decode()
     return "decode()", tokenizer.decode

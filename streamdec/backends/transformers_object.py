@@ -117,9 +117,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _ids(self, text: str, special: Special) -> list[int]:
-        return self._encoded(text, special, add_special_tokens=False)
-
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
