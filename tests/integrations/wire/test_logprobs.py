@@ -167,21 +167,6 @@ def spells_bytes(subject: Subject) -> bool:
     return rules is not None and isinstance(rules.rule, ByteFallback)
 
 
-@given(streams, stops)
-def test_a_log_probability_belongs_to_the_chunk_of_its_token(
-    stream: tuple[str, list[int]], stop: list[str]
-) -> None:
-    name, ids = stream
-    _, _, steps, _ = tracked(TABLES[name][0], ids, stop=stop)
-    covered: list[int] = []
-    taken: list[int] = []
-    for chunk, placed in steps:
-        covered += chunk.token_ids
-        taken += [each.token_id for each in placed]
-        if chunk.finish_reason is None and chunk.text and "\ufffd" not in chunk.text:
-            assert taken == covered
-
-
 def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
     _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
     assert [[each.token for each in placed] for _, placed in steps] == [

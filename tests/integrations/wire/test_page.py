@@ -158,20 +158,12 @@ def test_the_template_gets_the_whole_conversation(client: Any, streams: bool) ->
 
 
 def test_an_app_streams_the_usage_if_asked_to(client: Any) -> None:
-    def usages(**options: Any) -> list[Any]:
-        chunks = client.chat.completions.create(
-            model="tiny", messages=HELLO, stream=True, stream_options=options, stop="assist"
-        )
-        return [chunk.usage for chunk in chunks]
-
-    *others, last = usages(include_usage=True)
-    assert others == [None] * len(others)
-    whole = client.chat.completions.create(model="tiny", messages=HELLO, stop="assist").usage
-    assert (last.prompt_tokens, last.completion_tokens) == (
-        whole.prompt_tokens,
-        whole.completion_tokens,
-    )
-    assert {*usages(include_usage=False)} == {None}
+    options: Any = {"model": "tiny", "messages": HELLO, "stop": "assist"}
+    whole = client.chat.completions.create(**options).usage
+    for is_asked in (True, False):
+        asked: Any = {"stream_options": {"include_usage": is_asked}}
+        chunks = client.chat.completions.create(**options, **asked, stream=True)
+        assert [*chunks][-1].usage == (whole if is_asked else None)
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -243,7 +235,7 @@ def test_an_app_rejects_a_body_that_is_not_an_object(app_url: str, body: bytes) 
     assert response.json().keys() == {"error"}
 
 
-@pytest.mark.parametrize("kind", ["openai", "httpx", "whole"])
+@pytest.mark.parametrize("kind", ["openai", "whole"])
 def test_an_app_closes_its_engine_when_the_client_disconnects(
     app_url: str, client: Any, engine: Engine, kind: str
 ) -> None:
@@ -258,17 +250,10 @@ def test_an_app_closes_its_engine_when_the_client_disconnects(
         assert [next(stream).choices[0].delta.content for _ in range(3)] == ["", "u", "u"]
         assert not engine.is_closed
         stream.close()
-    elif kind == "whole":
+    else:
         body = {"model": "tiny", "messages": HELLO, "max_tokens": 10**9}
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{app_url}{PATH}", json=body, timeout=0.2)
-    else:
-        body = {"model": "tiny", "messages": HELLO, "stream": True, "max_tokens": 10**9}
-        with httpx.stream("POST", f"{app_url}{PATH}", json=body) as response:
-            lines = response.iter_lines()
-            while '"content":"u"' not in next(lines):
-                pass
-            assert not engine.is_closed
     until(lambda: engine.is_closed)
     until(lambda: tasks() <= before)
 
@@ -339,10 +324,8 @@ def between(*calls: object) -> str:
 @pytest.mark.parametrize(
     ("answer", "text", "calls", "reason"),
     [
-        ("No call.", "No call.", [], "stop"),
         (f"Look:{between(LOOK)}", "Look:", [LOOK], "tool_calls"),
         (f"{between(LOOK, FLY)}\nDone.", "\nDone.", [LOOK, FLY], "tool_calls"),
-        (f"{between(LOOK)} and {between(FLY)}", " and ", [LOOK, FLY], "tool_calls"),
         (f'{between(FLY)}<tool_call>{{"name": "lo', '{"name": "lo', [FLY], "length"),
         (f"{between([1])} and {between(FLY)}", "[1] and ", [FLY], "tool_calls"),
         ('"finish_reason":"stop"' + between(FLY), '"finish_reason":"stop"', [FLY], "tool_calls"),
