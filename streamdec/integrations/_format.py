@@ -231,17 +231,18 @@ class Encoder(Format):
         section, is_one = None, type(chunk) is Chunk
         if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
-        is_plain = is_one and chunk.finish_reason is None and not details.get("logprobs")
+        has_logprobs = details and details.get("logprobs")
+        is_plain = is_one and chunk.finish_reason is None and not has_logprobs
         parts = self._templates.get((index, section))
         if parts is None or not is_plain:
             data = self._events(self.step(chunk, index, **details))
             if is_plain and self._has_templates:
                 self._templates[index, section] = self._template(index, section)
             return data
-        sample, num_tokens = self._samples[index], details.get("num_tokens")
+        sample = self._samples[index]
         # For all other chunks ``take`` would change nothing.
-        if num_tokens is not None or chunk.token_ids or not sample.has_text:
-            sample.take(chunk, num_tokens)
+        if details or chunk.token_ids or not sample.has_text:
+            sample.take(chunk, details.get("num_tokens"))
         return (chunk._json or json_of(chunk, string_bytes)).join(parts)
 
     def flush_bytes(self) -> bytes:

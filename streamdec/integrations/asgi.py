@@ -17,7 +17,7 @@ from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
 from streamdec.integrations._format import ChunkDetails
 from streamdec.integrations._starlette import Message, Receive, Response, Send
-from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
+from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 from streamdec.streams.wakeups import is_cancelled
@@ -56,8 +56,7 @@ class WireStream(Protocol):
     def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
         """Return the events of ``chunk``, which is of the sample ``index``.
 
-        ``details`` are always ``num_tokens``, which is None before the last chunk, and
-        ``logprobs``.
+        ``details`` are ``num_tokens`` with the last chunk, and ``logprobs`` of a LogprobTracker.
         """
 
     def flush_bytes(self) -> bytes:
@@ -233,16 +232,16 @@ class _Sending:
         stream, step_bytes = self._streams[index], self._wire.step_bytes
         machine, decoder = stream.decoder, decoder_behind(stream.decoder)
         tracker = machine if isinstance(machine, LogprobTracker) else None
-        logprobs: Sequence[PlacedLogprob] = ()
-        num_tokens, has_ended = None, False
+        details: ChunkDetails = {}
+        has_ended = False
         try:
             async for chunk in stream:
                 if chunk.finish_reason is not None:
-                    num_tokens, has_ended = getattr(decoder, "num_tokens", None), True
+                    has_ended = True
+                    details["num_tokens"] = getattr(decoder, "num_tokens", None)
                 if tracker is not None:
-                    logprobs = tracker.take()
-                data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
-                await self._send_data(data)
+                    details["logprobs"] = tracker.take()
+                await self._send_data(step_bytes(chunk, index, **details))
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
