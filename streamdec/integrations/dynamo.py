@@ -90,7 +90,7 @@ class TextWorker:
         object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
-        wire = None if self._wire is None else self._wire(request)
+        wire = _Plain() if self._wire is None else self._wire(request)
         source = self._engine(request)
         if inspect.isawaitable(source):
             source = await source
@@ -103,25 +103,29 @@ class TextWorker:
             **self._options,
         )
         async with chunks:
-            for each in [] if wire is None else wire.start():
+            for each in wire.start():
                 yield each
             async for chunk in chunks:
                 if outputs.is_stopped:
                     return
-                if wire is None:
-                    yield _plain(chunk)
-                    continue
                 for each in wire.step(chunk, num_tokens=chunks.decoder.num_tokens):
                     yield each
-        for each in [] if wire is None else wire.flush():
+        for each in wire.flush():
             yield each
 
 
-def _plain(chunk: Chunk) -> Json:
-    """Return ``chunk`` as an object, without an encoder."""
-    ending = {"finish_reason": chunk.finish_reason, "stop_reason": chunk.stop_reason}
-    section = {} if chunk.section is None else {"section": chunk.section}
-    return {"text": chunk.text, **ending, **section}
+class _Plain:
+    """The encoder of objects with the text and the end of each chunk."""
+
+    def step(self, chunk: Chunk, **_: Any) -> list[Json]:
+        ending = {"finish_reason": chunk.finish_reason, "stop_reason": chunk.stop_reason}
+        section = {} if chunk.section is None else {"section": chunk.section}
+        return [{"text": chunk.text, **ending, **section}]
+
+    def start(self) -> list[Json]:
+        return []
+
+    flush = start
 
 
 class _Outputs:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk
 from streamdec.integrations._format import (
     FAILED,
     REASONING,
@@ -31,7 +31,7 @@ from streamdec.integrations._format import (
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
-from streamdec.integrations.sse import comment, event
+from streamdec.integrations.sse import event
 from streamdec.mistakes import check_flag
 
 __all__ = [
@@ -69,17 +69,6 @@ def error_body(
     'invalid_request_error'
     """
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for ``reason``; None for no reason and for a failure."""
-    match reason:
-        case "stop" | "length" | "content_filter":
-            return reason
-        case None | "abort" | "error":
-            return None
-        case _:
-            assert_never(reason)
 
 
 class _Choices(Format):
@@ -120,7 +109,8 @@ class _Choices(Format):
         parts: Sequence[Chunk],
         placed: Sequence[PlacedLogprob],
     ) -> Json:
-        word = _word_of(sample.finish_reason)
+        # All other reasons are the API's own words.
+        word = None if failure_of(sample.finish_reason) else sample.finish_reason
         choice = {
             "index": index,
             **content,
@@ -154,7 +144,7 @@ class _Choices(Format):
 class _Stream(_Choices, Encoder):
     """The base class of streamed responses."""
 
-    keep_alive: ClassVar[bytes] = comment("keep-alive")
+    keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
     """An event that clients ignore, for the time in which there is no text."""
     _done = DONE
 
