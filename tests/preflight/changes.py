@@ -217,7 +217,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "TOKENIZER_CLASS_REQUIRES_V5": ("info", say(tokenizer_class="TokenizersBackend")),
     "TOKENIZER_CLASS_UNKNOWN": ("warning", say(tokenizer_class="AcmeTokenizerFast")),
     "TOKENIZER_REMOTE_CODE": ("warning", say(auto_map=["tokenization_acme.Acme", None])),
-    "TOKENIZER_MISTRAL_NATIVE": ("info", file("tekken.json", "{}")),
     "ADD_BOS_EOS_FLAG_IGNORED": ("info", say(add_bos_token=True)),
     "CHAT_TEMPLATE_MISSING": ("warning", drop("chat_template")),
     "CHAT_TEMPLATE_BYPASSED": ("info", config(model_type="gpt_oss")),
@@ -229,17 +228,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "CHAT_TEMPLATE_NO_DEFAULT": (
         "error",
         say(chat_template=[{"name": "tool_use", "template": CHATML}]),
-    ),
-    "CHAT_TEMPLATE_NAMED": (
-        "info",
-        say(chat_template=[{"name": n, "template": CHATML} for n in ("default", "tool_use")]),
-    ),
-    "CHAT_TEMPLATE_DEFAULT_COLLISION": (
-        "warning",
-        both(
-            file("chat_template.jinja", CHATML),
-            file("additional_chat_templates/default.jinja", CHATML),
-        ),
     ),
     "CHAT_TEMPLATE_LEGACY_JSON": ("warning", file("chat_template.json", {"chat_template": CHATML})),
     "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
@@ -288,7 +276,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
         "error",
         config(quantization_config={"quant_method": "fp8"}, compression_config=QUANT),
     ),
-    "QUANT_NO_METHOD": ("warning", config(quantization_config={"quant_algo": "FP8"})),
     "QUANT_KV_SCHEME_NULL": (
         "info",
         config(quantization_config={**QUANT, "kv_cache_scheme": None}),

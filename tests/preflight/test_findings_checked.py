@@ -36,27 +36,6 @@ def test_a_token_that_is_called_special_is_checked_after_loading(
     assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
 
 
-MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}
-
-
-@pytest.mark.parametrize(
-    ("change", "engines"),
-    [
-        (config(quantization_config={"bits": 4}), {"vllm", "sglang", "transformers"}),
-        (config(quantization_config={"quant_algo": "FP8"}), {"vllm", "sglang", "transformers"}),
-        (config(quantization_config=MODELOPT), {"sglang", "transformers"}),
-        (file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), set()),
-    ],
-)
-def test_an_algorithm_is_a_method_for_some(
-    change: Callable[[Parts], None], engines: set[str], tmp_path: Path
-) -> None:
-    """As in vLLM's ``model_arch_config_convertor.py``."""
-    report = inspect(control(change).write(tmp_path), render=False)
-    found = {name for f in report.findings if f.code == "QUANT_NO_METHOD" for name in f.engines}
-    assert found == engines
-
-
 @pytest.mark.parametrize(
     ("added_text", "code", "said"),
     [

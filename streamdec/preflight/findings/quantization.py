@@ -71,13 +71,6 @@ def check(view: View) -> Iterator[Finding]:
     widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
     if len(methods) > 1 or len(widths) > 1:
         yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:_MOST]))
-    lacking = [place for place in places if place[0] == _CONFIG and not _name(place[2])]
-    if lacking:
-        rule = RULES["QUANT_NO_METHOD"]
-        # vLLM takes the algorithm of modelopt for a method.
-        known = all(_is_of_modelopt(value) for _, _, value in lacking)
-        engines = [engine for engine in rule.engines if engine != "vllm" or not known]
-        yield rule(*(_evidence(*place) for place in lacking[:_MOST]), engines=engines)
     null = [
         Evidence(file, _pointer(f"{path}.{key}".strip(".")))
         for file, path, value in places
@@ -86,18 +79,6 @@ def check(view: View) -> Iterator[Finding]:
     ]
     if null:
         yield RULES["QUANT_KV_SCHEME_NULL"](*null[:_MOST])
-
-
-def _name(value: Mapping[str, Any]) -> str:
-    method = value.get("quant_method")
-    return method if isinstance(method, str) else ""
-
-
-def _is_of_modelopt(value: Mapping[str, Any]) -> bool:
-    """Return whether vLLM 0.33.0 takes it for one of modelopt."""
-    inner, producer = value.get("quantization"), value.get("producer")
-    has_algorithm = isinstance(inner, dict) and isinstance(inner.get("quant_algo"), str)
-    return has_algorithm and isinstance(producer, dict) and producer.get("name") == "modelopt"
 
 
 def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
@@ -115,7 +96,8 @@ def _pointer(path: str) -> str:
 
 def _method(value: dict[str, Any]) -> str:
     """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
-    name = _name(value).lower().replace("_", "-")
+    method = value.get("quant_method")
+    name = method.lower().replace("_", "-") if isinstance(method, str) else ""
     is_modelopt = name.startswith("modelopt") or (not name and "quant_algo" in value)
     return "modelopt" if is_modelopt else name
 
