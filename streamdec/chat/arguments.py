@@ -5,13 +5,11 @@ In: arguments. Out: the same, checked, or a :class:`ChatTemplateError` that says
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
-from streamdec.errors import ChatTemplateError, warn
+from streamdec.errors import ChatTemplateError
 
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
@@ -19,9 +17,6 @@ _REFUSED = ("chat_template", "tokenize")
 _ARGUMENTS = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )
-_OPTIONS = (*_ARGUMENTS - {"messages"}, "chat_template", "template_kwargs", "tokenize", "openai")
-"""Options of ``render`` and ``apply_chat_template`` that may be misspelled. All other names are
-variables of the template."""
 _ENDLESS = "messages, tools or variables: something contains itself, or is nested too deeply"
 
 
@@ -67,25 +62,6 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
         told = f"template_kwargs must not have {name!r}: pass it to render() as an argument"
         raise ChatTemplateError(told)
     return variables
-
-
-def warn_of_misspelled(names: Iterable[str], source: str) -> None:
-    """Warn if a name is like that of an option, and the template does not mention it.
-
-    ``source`` is the template's text.
-    """
-    for name in names:
-        meant = _option_like(name)
-        if meant is not None and not re.search(rf"\b{re.escape(name)}\b", source):
-            warn(f"the chat template has no variable {name!r}; did you mean the option {meant}?")
-
-
-@lru_cache(64)
-def _option_like(name: str) -> str | None:
-    from difflib import get_close_matches  # only for variables
-
-    near = get_close_matches(name, _OPTIONS, n=1, cutoff=0.85)
-    return near[0] if near else None
 
 
 def check_documents(documents: object) -> None:

@@ -20,7 +20,7 @@ from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import Lock
 from streamdec.tokenizers._chat import ChatRenderer, NewTemplate
 
-_OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
+_OPTIONS = ("profile", "now", "isolate", "special_tokens")
 
 
 class TokenizerChat:
@@ -41,7 +41,7 @@ class TokenizerChat:
         self._gguf = gguf
         self._given: Found | ChatRenderer | None = None
         self._options: dict[str, Any] = {}
-        self._made: dict[tuple[str | None, bool], ChatRenderer] = {}
+        self._made: dict[bool, ChatRenderer] = {}
         self._lock = Lock()
         self.change(template, {})
 
@@ -53,19 +53,16 @@ class TokenizerChat:
         self.__dict__.update(state)
         self._lock = Lock()
 
-    def template(
-        self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
-    ) -> ChatRenderer:
-        """Return the template, or ``fallback`` if the model has none.
+    def template(self, tokens: SpecialTokens, *, is_needed: bool = True) -> ChatRenderer:
+        """Return the template.
 
         Raises :class:`ChatTemplateError` with the places that were searched, and
         :class:`MissingExtraError` without jinja2.
         """
         with self._lock:
-            key = fallback, is_needed
-            if key not in self._made:
-                self._made[key] = self._make(tokens, fallback, is_needed=is_needed)
-            return self._made[key]
+            if is_needed not in self._made:
+                self._made[is_needed] = self._make(tokens, is_needed)
+            return self._made[is_needed]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
         """Use ``template`` from now on; None means the one in the files.
@@ -88,15 +85,13 @@ class TokenizerChat:
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 
-    def _make(
-        self, tokens: SpecialTokens, fallback: str | None, *, is_needed: bool
-    ) -> ChatRenderer:
+    def _make(self, tokens: SpecialTokens, is_needed: bool) -> ChatRenderer:
         if self._given is not None and not isinstance(self._given, Found):
             return self._given
         kind = within("streamdec.chat.template").ChatTemplate
-        options = {"fallback": fallback, **self._options}
+        options = {**self._options}
         found = self._given or self._found()
-        if found is None and options["fallback"] is None and is_needed:
+        if found is None and is_needed:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
         made: ChatRenderer = kind(found, special_tokens=own, **options)

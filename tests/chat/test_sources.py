@@ -125,10 +125,7 @@ def test_the_error_for_a_missing_template_lists_the_searched_files(tmp_path: Pat
     for name in ("chat_template.jinja", "additional_chat_templates", CONFIG, "chat_template.json"):
         assert name in str(raised.value)
     assert str(tmp_path) in str(raised.value)
-    assert "; pass chat_template=, or fallback='simple' for lines of role" in str(raised.value)
-    simple = ChatTemplate.from_snapshot(tmp_path, fallback="simple")
-    assert simple.render(USER) == "user: Hi\n"
-    assert str(simple.origin) == "the simple template: the model has no chat template"
+    assert str(raised.value).endswith("; pass chat_template=")
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
