@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
-    "vllm": ("0.11.0", "0.11.1", "0.19.1", "0.33.0"),
+    "vllm": ("0.19.1", "0.33.0"),
     "sglang": ("0.5.10", "0.5.23"),
     "transformers": (
         *("4.57.6", "5.0.0", "5.5.4", "5.19.0", "5.20.0"),

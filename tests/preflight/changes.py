@@ -169,7 +169,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     ),
     "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", entry(260, "<tool>")),
     "ADDED_TOKEN_ID_NOT_HONOURED": ("error", both(own(270, "<gap>"), entry(270, "<gap>"))),
-    "ADDED_TOKEN_DUPLICATE_CONTENT": ("warning", own(260, "<|pad|>")),
     "ADDED_TOKENS_DECODER_ABSENT": ("info", drop("added_tokens_decoder")),
     "ADDED_TOKENS_DECODER_SHAPE": ("error", say(added_tokens_decoder=[added("<|im_end|>")])),
     "EXTRA_SPECIAL_TOKENS_LIST": ("info", say(extra_special_tokens=["<|im_start|>"])),
@@ -271,10 +270,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "QUANT_SIDECAR_ONLY": (
         "info",
         file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
-    ),
-    "QUANT_MULTIPLE_DISAGREE": (
-        "error",
-        config(quantization_config={"quant_method": "fp8"}, compression_config=QUANT),
     ),
     "QUANT_KV_SCHEME_NULL": (
         "info",

@@ -71,7 +71,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
     assert "tokenization_utils_tokenizers.py" in finding.reference[0]
 
 
-@pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
+@pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
 def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
     change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
     folder = control(change).write(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.preflight import inspect
-from tests.preflight.changes import both, config, entry, file, own, say, template
-from tests.preflight.making import CHATML, Parts, control
+from tests.preflight.changes import both, config, entry, own, say, template
+from tests.preflight.making import CHATML, control
 
 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])

@@ -283,10 +283,9 @@ def test_an_engine_that_is_not_known_is_a_value_error(name: str, tmp_path: Path)
     [
         ("vllm", "0.33.0"),
         ("VLLM@v0.19.1.post1", "0.19.1"),
-        ("vllm@0.9", "0.11.0"),
+        ("vllm@0.9", "0.19.1"),
         ("vllm@0.33.0rc1", "0.33.0"),
         ("transformers@6", "5.24.0"),
-        ("mlx_lm", "2026.11"),
     ],
 )
 def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rules_of: str) -> None:

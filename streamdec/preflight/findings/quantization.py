@@ -67,10 +67,6 @@ def check(view: View) -> Iterator[Finding]:
         yield RULES["QUANT_NESTED"](*(_evidence(*place) for place in places[:_MOST]))
     if {file for file, _, _ in places} == {_SIDECAR}:
         yield RULES["QUANT_SIDECAR_ONLY"](*(_evidence(*place) for place in places))
-    methods = {summary for _, _, value in places if (summary := _method(value))}
-    widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
-    if len(methods) > 1 or len(widths) > 1:
-        yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:_MOST]))
     null = [
         Evidence(file, _pointer(f"{path}.{key}".strip(".")))
         for file, path, value in places
@@ -92,24 +88,6 @@ def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
 
 def _pointer(path: str) -> str:
     return "/" + path.replace(".", "/") if path else ""
-
-
-def _method(value: dict[str, Any]) -> str:
-    """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
-    method = value.get("quant_method")
-    name = method.lower().replace("_", "-") if isinstance(method, str) else ""
-    is_modelopt = name.startswith("modelopt") or (not name and "quant_algo" in value)
-    return "modelopt" if is_modelopt else name
-
-
-def _bits(value: dict[str, Any]) -> str | None:
-    """Return the width of the weights, or the algorithm."""
-    for key in ("quant_algo", "bits", "w_bit", "num_bits"):
-        found = value.get(key)
-        if isinstance(found, str | int) and not isinstance(found, bool):
-            return str(found).lower()
-    bits = (group.get("num_bits") for group in grouped_weights(value))
-    return next((str(each) for each in bits if isinstance(each, int)), None)
 
 
 def grouped_weights(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
