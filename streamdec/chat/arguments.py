@@ -5,7 +5,7 @@ In: arguments. Out: the same, checked, or a :class:`ChatTemplateError` that says
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,20 +47,16 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise ChatTemplateError(f"template_kwargs must be a dict, not {type(given).__name__}")
     variables = dict(given or {})
-    for name in _REFUSED:
-        if name in variables:
-            raise ChatTemplateError(
-                f"template_kwargs must not have {name!r}: a request may not set it. Remove it from "
-                "the request",
-                code=FROM_REQUEST,
-            )
     for name in variables:
         if not isinstance(name, str):
             told = f"the keys of template_kwargs must be strings, not {name!r:.80}"
             raise ChatTemplateError(told)
-    for name in _ARGUMENTS & variables.keys():
-        told = f"template_kwargs must not have {name!r}: pass it to render() as an argument"
-        raise ChatTemplateError(told)
+        told = f"template_kwargs must not have {name!r}"
+        if name in _REFUSED:
+            told += ": a request may not set it. Remove it from the request"
+            raise ChatTemplateError(told, code=FROM_REQUEST)
+        if name in _ARGUMENTS:
+            raise ChatTemplateError(f"{told}: pass it to render() as an argument")
     return variables
 
 
@@ -93,9 +89,3 @@ def _checked_tool(tool: Any) -> Any:
         return tool if isinstance(tool, dict) else dict(tool)
     hint = "; transformers.utils.get_json_schema(function) returns one" if callable(tool) else ""
     raise TypeError(f"a tool must be a JSON schema (a dict), not {type(tool).__name__}{hint}")
-
-
-def check_option(name: str, value: object, known: Sequence[object]) -> None:
-    """Raise ValueError if ``value`` is not one of the ``known`` values."""
-    if value not in known:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r:.40}")

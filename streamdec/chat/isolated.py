@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from streamdec.chat.messages import ContentFormat
-from streamdec.chat.static_check import RESOURCE_LIMIT
+from streamdec.chat.rendering import RESOURCE_LIMIT
 from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock

@@ -17,13 +17,12 @@ from typing import Any, Self
 from streamdec.chat import sources
 from streamdec.chat.arguments import (
     check_documents,
-    check_option,
     checked_tools,
     errors_of_input,
     variables_of_request,
 )
 from streamdec.chat.content_format import content_format_of
-from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
+from streamdec.chat.environment import Clock, Profile, make_environment
 from streamdec.chat.messages import (
     ContentFormat,
     ContinueFinal,
@@ -32,9 +31,8 @@ from streamdec.chat.messages import (
     unconverted,
 )
 from streamdec.chat.plain import plain
-from streamdec.chat.rendering import compile_template, render_compiled
+from streamdec.chat.rendering import FAILS, compile_template, parse_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import FAILS, parse_template
 from streamdec.errors import ChatTemplateError, warn
 from streamdec.mistakes import check_flag
 
@@ -85,7 +83,6 @@ class ChatTemplate:
         now: Clock | None = None,
         isolate: bool = False,
     ) -> None:
-        check_option("profile", profile, PROFILES)
         check_flag("isolate", isolate)
         if template is not None and not isinstance(template, Found):
             template = sources.given_as_text(template)
