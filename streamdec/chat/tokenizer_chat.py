@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.chat import sources
@@ -18,7 +18,10 @@ from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import Lock
-from streamdec.tokenizers._chat import ChatRenderer, NewTemplate
+
+if TYPE_CHECKING:
+    from streamdec.chat.template import ChatTemplate
+    from streamdec.tokenizers._chat import NewTemplate
 
 _OPTIONS = ("profile", "now", "isolate", "special_tokens")
 
@@ -39,9 +42,9 @@ class TokenizerChat:
     ) -> None:
         self._folder = folder
         self._gguf = gguf
-        self._given: Found | ChatRenderer | None = None
+        self._given: Found | ChatTemplate | None = None
         self._options: dict[str, Any] = {}
-        self._made: dict[bool, ChatRenderer] = {}
+        self._made: dict[bool, ChatTemplate] = {}
         self._lock = Lock()
         self.change(template, {})
 
@@ -53,8 +56,8 @@ class TokenizerChat:
         self.__dict__.update(state)
         self._lock = Lock()
 
-    def template(self, tokens: SpecialTokens, *, is_needed: bool = True) -> ChatRenderer:
-        """Return the template.
+    def template(self, tokens: SpecialTokens, *, is_needed: bool = True) -> ChatTemplate:
+        """Return the template; ``tokens`` are used if no file declares special tokens.
 
         Raises :class:`ChatTemplateError` with the places that were searched, and
         :class:`MissingExtraError` without jinja2.
@@ -73,7 +76,7 @@ class TokenizerChat:
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise TypeError(f"unknown option {unknown[0]!r}; expected {', '.join(_OPTIONS)}")
-        given: Found | ChatRenderer | None
+        given: Found | ChatTemplate | None
         if template is None or hasattr(template, "render_with_spans"):
             given = template  # type: ignore[assignment]
         else:
@@ -85,7 +88,7 @@ class TokenizerChat:
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 
-    def _make(self, tokens: SpecialTokens, is_needed: bool) -> ChatRenderer:
+    def _make(self, tokens: SpecialTokens, is_needed: bool) -> ChatTemplate:
         if self._given is not None and not isinstance(self._given, Found):
             return self._given
         kind = within("streamdec.chat.template").ChatTemplate
@@ -94,7 +97,7 @@ class TokenizerChat:
         if found is None and is_needed:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
-        made: ChatRenderer = kind(found, special_tokens=own, **options)
+        made: ChatTemplate = kind(found, special_tokens=own, **options)
         return made
 
     def _found(self) -> Found | None:
