@@ -246,21 +246,7 @@ def test_messages_may_be_any_iterable_or_have_them() -> None:
         assert template.render(messages) == "Hi1"  # type: ignore[arg-type]
 
 
-def test_missing_special_tokens_are_undefined() -> None:
-    template = ChatTemplate(
-        "[{{ bos_token }}]{{ bos_token is defined }}", special_tokens={"bos_token": None}
-    )
-    assert template.render(USER) == "[]False"
-
-
 # --- variables ------------------------------------------------------------------------------------
-
-
-def test_variables_win_over_special_tokens() -> None:
-    template = ChatTemplate("{{ bos_token }}{{ x }}", special_tokens={"bos_token": "<s>", "x": "1"})
-    assert template.render(USER) == "<s>1"
-    assert template.render(USER, template_kwargs={"bos_token": "R", "x": "2"}) == "R2"
-    assert template.render(USER, template_kwargs={"x": "2"}, bos_token="K", x="3") == "K3"
 
 
 @pytest.mark.parametrize(
