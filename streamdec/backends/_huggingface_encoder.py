@@ -47,18 +47,22 @@ class HuggingFaceEncoder(AddedTokens):
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
         """Return the ids of each text, never truncated and never padded."""
-        if special != "forbid":
-            if special == "text" and self._ids_of_words:
-                self._refuse_words(texts)
-            return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        found = self._batch_ids(texts, "parse", add_special_tokens=False)
-        for text, ids in zip(texts, found, strict=True):
-            self._forbid(text, Encoding(ids))
-        return (
-            self._batch_ids(texts, "parse", add_special_tokens=True)
-            if add_special_tokens
-            else found
-        )
+        if special == "text" and self._ids_of_words:
+            for text, ids in self._pairs(texts, "text"):
+                if found := self._words_in(text, ids):
+                    told = (
+                        "the text has special tokens that its model cannot encode as ordinary text"
+                    )
+                    raise EncodeError(f"{told}: {self._listed(found)}")
+        elif special == "forbid":
+            for text, ids in self._pairs(texts, "parse"):
+                self._forbid(text, ids)
+            special = "parse"
+        return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+
+    def _pairs(self, texts: Sequence[str], special: Special) -> Iterator[tuple[str, Encoding]]:
+        found = self._batch_ids(texts, special, add_special_tokens=False)
+        return zip(texts, map(Encoding, found), strict=True)
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -83,28 +87,20 @@ class HuggingFaceEncoder(AddedTokens):
     # --- special tokens in a text -----------------------------------------------------------------
 
     def _forbid(self, text: str, ids: Encoding) -> None:
-        """Raise EncodeError if ``text`` spells a special token.
+        """Raise EncodeError if ``text``, which has these ids, spells a special token.
 
-        ``ids`` is its encoding with ``special="parse"``. Those ids must also differ from the ids of
-        plain text, because the unknown token may be special and occur in plain text.
+        The ids must also differ from those of plain text, because the unknown token may be special
+        and occur in plain text.
         """
         found = self._special_in(ids)
         if not found:
             return
-        plain = Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0])
+        [(_, plain)] = self._pairs([text], "text")
         words = self._words_in(text, ids)
         if words or ids != plain:
             spelled = words or (found - self._special_in(plain)) or found
             told = "the text contains special tokens, which are forbidden"
             raise EncodeError(f"{told}: {self._listed(spelled)}")
-
-    def _refuse_words(self, texts: Sequence[str]) -> None:
-        """Raise EncodeError if a text spells a special token that its plain encoding has."""
-        plain = self._batch_ids(texts, "text", add_special_tokens=False)
-        for text, ids in zip(texts, plain, strict=True):
-            if found := self._words_in(text, Encoding(ids)):
-                told = "the text has special tokens that its model cannot encode as ordinary text"
-                raise EncodeError(f"{told}: {self._listed(found)}")
 
     def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
         """Return the special tokens that ``text`` spells and that its plain encoding has."""
@@ -172,14 +168,12 @@ class HuggingFaceEncoder(AddedTokens):
     # --- the library's tokenizer with other settings ----------------------------------------------
 
     def _encoder_for(self, special: Special) -> Tokenizer:
-        return self._encoder_of_plain_text if special == "text" else self._encoder
+        """Return a tokenizer without truncation and padding.
 
-    @property
-    def _encoder(self) -> Tokenizer:
-        """The tokenizer without truncation and padding, which parses special tokens.
-
-        Checked each time, because transformers changes these settings of a shared tokenizer.
+        Settings are checked each time, because transformers changes those of a shared tokenizer.
         """
+        if special == "text":
+            return self._encoder_of_plain_text
         given = self._tokenizer
         if given.truncation is None and given.padding is None and not given.encode_special_tokens:
             return given
@@ -204,19 +198,15 @@ class HuggingFaceEncoder(AddedTokens):
         tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
         # Adding all at once is fast, but the library may then assign other ids than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
-            copied = self._without_added_tokens()
+            copied = Tokenizer(self._tokenizer.model)
+            for part in _ENCODING_PARTS:
+                if (value := getattr(self._tokenizer, part)) is not None:
+                    setattr(copied, part, value)
             for group in groups:
                 copied.add_tokens(group)
             if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
                 return copied
         raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-    def _without_added_tokens(self) -> Tokenizer:
-        copied = Tokenizer(self._tokenizer.model)
-        for part in _ENCODING_PARTS:
-            if (value := getattr(self._tokenizer, part)) is not None:
-                setattr(copied, part, value)
-        return copied
 
     def _as_added(self, token_id: int) -> Iterator[AddedToken]:
         token = self._added_tokens[token_id]
