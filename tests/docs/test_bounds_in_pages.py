@@ -79,7 +79,6 @@ def test_the_bounds_of_the_security_page_are_those_of_the_code(said: str) -> Non
 def test_when_fastokens_is_built() -> None:
     worth = f"{WORTH:,} code points"
     assert worth in Page("docs/explanation/formats.md").text
-    assert worth in Page("docs/how-to/choose-a-tokenizer-backend.md").text
     assert worth in (HybridTokenizer.__doc__ or "")
 
 
