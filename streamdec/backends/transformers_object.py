@@ -89,7 +89,7 @@ class TransformersTokenizer(BaseTokenizer):
         return token_id in self._special_ids
 
     rules = None
-    """No rules: a class may decode in any way."""
+    """A class may decode in any way."""
 
     def piece(self, token_id: int) -> str | None:
         if token_id in self._names:

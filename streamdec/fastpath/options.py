@@ -46,14 +46,12 @@ class FastOptions:
         if fast is not None:
             return cls(fast, "argument", strict)
         value = os.environ.get(VARIABLE, "").strip().lower()
-        if not value:
-            return cls()
         for mode in MODES:
             if value == mode:
                 return cls(mode, "environment")
-        message = (
-            f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it "
-            "is ignored, and 'background' is used"
-        )
-        warn(message)
+        if value:
+            warn(
+                f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
+                "it is ignored, and 'background' is used"
+            )
         return cls()
