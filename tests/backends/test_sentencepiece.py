@@ -206,10 +206,6 @@ def test_bytes_of_a_token() -> None:
     assert ours.token_bytes(-1) is None
 
 
-def test_fingerprints_tell_models_apart() -> None:
-    assert len({both(made)[0].fingerprint for made in MADE}) == len(MADE)
-
-
 # --- what cannot be loaded ------------------------------------------------------------------------
 
 
