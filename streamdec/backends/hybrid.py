@@ -209,7 +209,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         trial = self._options.trial
         try:
             if trial is not None and self._options.fast == "background":
-                trial.run(fast=True)
+                trial()
             encoder = check.build_and_compare()
         except Stopped:
             self.report = replace(self.report, reason="the program is ending")
