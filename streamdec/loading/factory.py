@@ -108,9 +108,8 @@ def load_tokenizer(
     from streamdec.core.shared_tables import route_of
     from streamdec.fastpath.options import FastOptions
     from streamdec.loading.detect import detect_format
-    from streamdec.loading.model_names import looked_up
     from streamdec.loading.opening import open_tokenizer
-    from streamdec.loading.places import DEMO, place_of, use_instead
+    from streamdec.loading.places import DEMO, looked_up, place_of, use_instead
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
         told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.folders.tokenizer_config import read_object
 from streamdec.loading.detect import detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.protocols import Tokenizer
@@ -25,6 +27,8 @@ DEMO = Path(__file__).parent / "demo"
 """The folder of a small model's tokenizer, a part of this package."""
 _OPENAI_MODEL = re.compile(r"(?:gpt-\d|chatgpt-|o\d(?![a-z0-9]))[a-z0-9-]*(?:\.\d[a-z0-9-]*)?")
 """Names of OpenAI's models that only tiktoken maps to an encoding."""
+VARIABLE = "STREAMDEC_MODELS"
+"""The environment variable with the path of a JSON object: names to paths or names."""
 _MAX_NAME = 100
 """The longest name of a model that is repeated in an error message."""
 _INSTALL = "pip install 'streamdec[tiktoken]'"
@@ -38,6 +42,23 @@ class Place:
     encoding: str | EncodingSpec | None = None
     """The encoding of the rank file, if it was given or is all there is."""
     revision: str | None = None
+
+
+def looked_up(name: str, models: Mapping[str, str | os.PathLike[str]] | None) -> str:
+    """Return what ``models`` has for ``name``; without such an entry, ``name``.
+
+    If ``models`` is None, the table is that of the environment. Raises
+    :class:`~streamdec.TokenizerLoadError` if it cannot be read, or if the value is not a path.
+    """
+    given = os.environ.get(VARIABLE)
+    if models is None and given:
+        models = read_object(Path(given).parent, Path(given).name)
+        if models is None:
+            raise TokenizerLoadError(f"{VARIABLE} names {given!r:.200}, which is not a file")
+    value: object = (models or {}).get(name, name)
+    if not isinstance(value, (str, os.PathLike)) or value == "":
+        raise TokenizerLoadError(f"the table of models has {value!r:.80} for {name!r:.80}")
+    return os.fsdecode(value)
 
 
 def place_of(
