@@ -23,8 +23,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress, pairwise
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tokenizers import decoders
 
@@ -47,7 +46,7 @@ from streamdec.tokenizers._common import (
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
-from streamdec.tokenizers.folder_files import read_bounded
+from streamdec.tokenizers.folder_files import content_of
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -59,7 +58,9 @@ _TRIED = 64
 
 
 class SentencePieceTokenizer(BaseTokenizer):
-    """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
+    """A tokenizer of the library sentencepiece.
+
+    ``source`` is the path of a model, or its content.
 
     ``add_special_tokens`` adds the model's bos, if it has one, before the text. The library does
     not find control pieces in a text. So ``special="parse"`` splits the text at their names and
@@ -80,19 +81,8 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     inline_chars: int = 512
 
-    def __init__(self, source: str | os.PathLike[str]) -> None:
-        path = Path(os.fsdecode(source))
-        self._take(read_bounded(path), str(path))
-
-    @classmethod
-    def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
-        """Return the tokenizer of the ModelProto ``content``; ``name`` is for messages.
-
-        Raises what the constructor raises.
-        """
-        self = cls.__new__(cls)
-        self._take(content, name)
-        return self
+    def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
+        self._take(*content_of(source, "SentencePiece model"))
 
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
@@ -206,7 +196,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def _spaced(self) -> frozenset[int]:
-        """Pieces of which more is removed at the beginning of a text than one space."""
+        """Pieces that the library may decode otherwise at the beginning of a text."""
         return frozenset(i for i in range(self._size) if not self._is_plain(i))
 
     @cached_property

@@ -121,18 +121,14 @@ class TransformersTokenizer(BaseTokenizer):
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        return [self._encoded(t, special, add_special_tokens=add_special_tokens) for t in texts]
-
-    def _encoded(self, text: str, special: Special, *, add_special_tokens: bool) -> list[int]:
         if special == "forbid":
-            refuse_special(text, self._any_special)
-        ids: list[int] = guarded(
-            self._given.encode,
-            text,
-            add_special_tokens=add_special_tokens,
-            split_special_tokens=special == "text",
-        )
-        return ids
+            for text in texts:
+                refuse_special(text, self._any_special)
+        options = {
+            "add_special_tokens": add_special_tokens,
+            "split_special_tokens": special == "text",
+        }
+        return [guarded(self._given.encode, text, **options) for text in texts]
 
     def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)

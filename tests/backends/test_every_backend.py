@@ -66,8 +66,8 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "tiktoken": lambda: TiktokenTokenizer.from_content(
         rank_file(), "ranks", EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
     ),
-    "tekken": lambda: TekkenTokenizer.from_tekken(json.dumps(tekken()).encode()),
-    "sentencepiece": lambda: SentencePieceTokenizer.from_content(
+    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer(
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
     "gguf": gguf,
