@@ -24,9 +24,9 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.folders.declared_tokens import Token, added_token
 from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.folders.tokenizer_config import content_of
+from streamdec.loading import untrusted
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.tokenizers import trial
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
@@ -245,7 +245,7 @@ class Tokens:
             self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
         else:
             try:
-                trial.try_content(self.snapshot.content("tokenizer.json") or b"")
+                untrusted.try_content(self.snapshot.content("tokenizer.json") or b"")
             except TokenizerLoadError as error:
                 self.refused = str(error)[:300]
         if self.refused:

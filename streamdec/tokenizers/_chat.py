@@ -56,15 +56,8 @@ class ChatTokenizer(Tokenizer, Protocol):
 
         Raises :class:`~streamdec.errors.ChatTemplateError` for a file that cannot be read, for
         another type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an
-        unknown option, or for options together with a ChatTemplate. The previous template then
-        stays. Errors in the template, and invalid values of options (ValueError), are raised at
-        first use.
-
-        >>> from streamdec import load_tokenizer
-        >>> tokenizer = load_tokenizer("demo")
-        >>> tokenizer.set_chat_template("{% for m in messages %}<{{ m.role }}>{% endfor %}")
-        >>> tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
-        '<user>'
+        unknown option, or for options together with a ChatTemplate. Errors in the template are
+        raised at first use.
         """
         _source_of(self).change(template, options)
 
