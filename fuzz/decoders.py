@@ -1,4 +1,6 @@
-"""Test the laws of decoding with small tokenizers, one target for each way of joining tokens.
+"""``python -m fuzz.decoders FAMILY``: test the laws of decoding with small tokenizers.
+
+There is a target for each way of joining tokens, such as ``byte_level``.
 
 An input is JSON: the ``tokenizer`` and the ``law`` by name, ``prompt``, ``ids``, ``cuts``, and the
 options of decoding. A string among ids is bytes in hexadecimal; each becomes its token.
@@ -7,13 +9,14 @@ options of decoding. A string among ids is bytes in hexadecimal; each becomes it
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
-from fuzz.harness import Target
+from fuzz.harness import Target, main
 from tests import laws
 from tests.strategies import Subject, exact
 from tests.test_laws import FALLBACK_TOKENS, TOKENS, subject_named
@@ -172,7 +175,8 @@ def family(name: str) -> Target:
     """Return the target of one way of joining tokens."""
     names = FAMILIES[name]
     words = [*names, *LAWS, "exact", *CUT, *CUT, *range(0, 400, 7), 2**32 - 1]
-    return Target(name, law_of(names, LAWS), partial(_seeds, names), json_edit(words), shown)
+    law, seeds = law_of(names, LAWS), partial(_seeds, names)
+    return Target(name, law, seeds, json_edit(words), shown, f"decoders {name}")
 
 
 def law_of(names: Sequence[str], known: Mapping[str, Law]) -> Callable[[bytes], None]:
@@ -211,3 +215,9 @@ def some_ids(subject: Subject, draw: random.Random, size: int) -> list[int]:
     """Return ids of all kinds."""
     kinds = [subject.usual, subject.partial, subject.special, subject.unknown or subject.usual]
     return [draw.choice(draw.choice(kinds)) for _ in range(size)]
+
+
+if __name__ == "__main__":
+    if not {*sys.argv[1:2]} & FAMILIES.keys():
+        sys.exit(f"usage: python -m fuzz.decoders {{{','.join(FAMILIES)}}} [OPTIONS]")
+    sys.exit(main(family(sys.argv[1]), sys.argv[2:]))

@@ -65,9 +65,16 @@ class Target:
     """Edits a known input, if edits of single bytes would mostly make it invalid."""
     shown: Callable[[bytes], str] = ascii
     """Returns the case in readable form."""
+    command: str = ""
+    """Its module and argument, if they are not its name."""
     is_timed: bool = False
     """Whether the law bounds CPU time: atheris makes the code several times slower, so hypothesis
     draws the inputs."""
+
+    @property
+    def module(self) -> str:
+        """What follows ``python -m``."""
+        return f"fuzz.{self.command or self.name}"
 
     @property
     def folder(self) -> Path:
@@ -263,7 +270,7 @@ def instrument(atheris: Any) -> int:
 def main(target: Target, arguments: Sequence[str] | None = None) -> int:
     """``python -m fuzz.<target>``; the exit status."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m fuzz.{target.name}",
+        prog=f"python -m {target.module}",
         epilog="Further options (-jobs=2, -runs=1000) are libFuzzer's.",
     )
     parser.add_argument("files", nargs="*", type=Path, help="replay only these inputs")
@@ -367,5 +374,5 @@ def report(target: Target, outcome: Finding | int) -> int:
     path.write_bytes(outcome.data)
     traceback.print_exception(outcome.error, file=sys.stdout)
     print(f"\n{target.name} does not hold of\n{target.shown(outcome.data)}")
-    print(f"replay with: python -m fuzz.{target.name} {path}")
+    print(f"replay with: python -m {target.module} {path}")
     return FOUND

@@ -14,20 +14,23 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from fuzz.decoders import FAMILIES, family
 from fuzz.harness import FOLDER, Target, has_atheris
 
 __all__ = ["NAMES", "main", "target_named"]
 
 NAMES = (
     *("utf8", "jail"),
-    *("byte_level", "byte_fallback", "metaspace", "wordpiece", "bpe_suffix", "ctc", "pieces"),
+    *FAMILIES,
     *("stops", "pattern_cost", "window", "loading", "folders", "snapshots"),
 )
-"""The modules of this folder that are targets."""
+"""The targets: families of ``fuzz.decoders``, and modules of this folder."""
 
 
 def target_named(name: str) -> Target:
-    """Return the target of a module."""
+    """Return a target."""
+    if name in FAMILIES:
+        return family(name)
     target = importlib.import_module(f"fuzz.{name}").TARGET
     assert isinstance(target, Target)
     return target
@@ -44,7 +47,7 @@ class Outcome(NamedTuple):
 
 def run(name: str, arguments: Sequence[str]) -> Outcome:
     """Run one target to its end."""
-    command = [sys.executable, "-m", f"fuzz.{name}", *arguments]
+    command = [sys.executable, "-m", *target_named(name).module.split(), *arguments]
     began = time.monotonic()
     # libFuzzer ends the process without exit handlers, which would remove its temporary files.
     with TemporaryDirectory() as folder:

@@ -51,7 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Packages and single modules, the lowest layer first. ``streamdec`` itself imports all of them."""
 
-LISTS = ("streamdec.streams", "streamdec.tokenizers")
+LISTS = ("streamdec.streams", "streamdec.tokenizers", "streamdec.tokenizers._chat")
 """Packages that also list names of higher layers, for type checkers. These are imported when they
 are used."""
 
@@ -107,18 +107,20 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    tree = tree_of(source)
-    typing_only = {id(inner) for node in ast.walk(tree) for inner in guarded_nodes(node)}
-    for node in ast.walk(tree):
+    for node, typing_only in statements_of(tree_of(source)):
         for imported in names_of(node, modules):
-            yield Import(module, imported, id(node) in typing_only)
+            yield Import(module, imported, typing_only)
 
 
-def guarded_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes under ``if TYPE_CHECKING:``."""
-    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-        for statement in node.body:
-            yield from ast.walk(statement)
+def statements_of(node: ast.AST, typing_only: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Each statement in ``node``, and whether it is under ``if TYPE_CHECKING:``."""
+    is_guarded = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    body: list[ast.stmt] = getattr(node, "body", [])
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            only = typing_only or (is_guarded and child in body)
+            yield child, only
+            yield from statements_of(child, only)
 
 
 def names_of(node: ast.AST, modules: set[str]) -> Iterator[str]:

@@ -170,11 +170,18 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
         Chunk(text='Hi!', finish_reason='stop', stop_reason='\nUser:', unread_tokens=2)
         """
         ids = token_ids if type(token_ids) is list else as_sequence(token_ids)
+        if len(ids) == 1:  # as engines mostly have it
+            try:
+                chunk = self._step(ids[0])
+            except Exception as error:
+                note_taken(error, [])
+                raise
+            return chunk.text if returns_text else chunk
         if not self._stops.joins_texts:
             whole = _fed(self, ids)
             return whole.text if returns_text else whole
         texts: list[str] = []
-        chunk, last = NOTHING, None
+        last: Chunk | None = None
         row, alert, count = self._row, self._alert, self._count
         try:
             for token_id in ids:
@@ -202,8 +209,6 @@ def feed_function(*, returns_text: bool) -> Callable[[Any, Iterable[SupportsInde
             last = Chunk("".join(texts), last.finish_reason, last.stop_reason, left)
             return last.text if returns_text else last
         self._count = count
-        if len(texts) == 1:
-            return texts[0] if returns_text else chunk  # shared, where a new one would take longer
         text = "".join(texts)
         if returns_text:
             return text

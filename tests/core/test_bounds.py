@@ -17,6 +17,7 @@ from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
 from streamdec.core.shared_tables import table_for
+from streamdec.protocols import BPESuffix
 from tests.support.wrappers import Bare
 
 TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
@@ -133,6 +134,19 @@ def test_a_stream_does_not_grow(name: str, stops: bool, spans: bool) -> None:
             decoder.take_spans()
         assert len(decoder._since) <= MOST
         assert len(json.dumps(decoder.snapshot())) <= 700
+
+
+def test_a_stop_that_nearly_matches_after_a_release() -> None:
+    """The release leaves a space that is owed, so the stream is not clean after it."""
+    tokens = [b"x</w>", b"<s>", b"a", b"b"]
+    tokenizer = MockTokenizer.from_tokens(tokens, [1], BPESuffix("</w>"))
+    decoder = StopSequenceDecoder(tokenizer, stop="aab")
+    text = decoder.feed([0, 1, 1]).text + decoder.release().text
+    for _ in range(200):
+        text += decoder.step(2).text
+        assert len(decoder._since) <= MOST
+    last = decoder.step(3)
+    assert (text + last.text, last.stop_reason) == ("x " + "a" * 198, "aab")
 
 
 def test_random_ids_without_bytes_inside_a_character_of_a_windowed_stream() -> None:

@@ -52,10 +52,10 @@ PARTS = [
 ]
 """Parts of these pages that are run here."""
 
-SLOW = {"docs/how-to/why-does-my-model-misbehave.md", "docs/how-to/write-a-backend.md"}
+SLOW = {"docs/how-to/check-a-model.md", "docs/how-to/write-a-backend.md"}
 """Pages that take seconds: they run preflight many times, and the laws."""
 
-NOT_CODE = {"html", "json", "jsonl", "promql", "text", "toml", "yaml", "{toctree}"}
+NOT_CODE = {"html", "json", "jsonl", "text", "toml", "yaml", "{toctree}"}
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -62,12 +62,6 @@ def test_every_variable_is_on_the_page() -> None:
     assert there <= asked
 
 
-def test_the_page_of_the_commands_names_no_other() -> None:
-    page = Page("docs/reference/cli.md", "Environment variables", until="Completion")
-    there = {name for names in page.rows("variable") for name in re.findall(r"\w+", names)}
-    assert there <= {in_code(row[0]) for row in rows("Environment variables")}
-
-
 def test_no_module_reads_the_environment_in_another_way() -> None:
     """So that the test above sees all."""
     other = re.compile(r"import (environ|getenv)|\bputenv|(?<!os\.)\benviron\b|os\.environb")

@@ -7,7 +7,7 @@ import re
 from streamdec.preflight.rules import RULES
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/why-does-my-model-misbehave.md", until="Run preflight in CI")
+PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")
 
 
 def test_there_are_fifteen_symptoms_and_each_names_a_finding() -> None:

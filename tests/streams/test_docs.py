@@ -1,26 +1,29 @@
-"""The examples of the page on streams print what it says."""
+"""The page on engines: what its examples do not show. ``tests/docs`` runs them."""
 
 from __future__ import annotations
 
-import pytest
+import inspect
+import re
 
+from streamdec import stream, wrap
+from streamdec.streams import DecoderOptions
 from tests.support.pages import Page, printed_by
 
-PAGE = Page("docs/explanation/async.md")
+PATH = "docs/how-to/your-engine.md"
 
 
-def test_every_example_says_what_it_prints() -> None:
-    assert len(PAGE.examples) == PAGE.kinds.count("python") == 4
-
-
-@pytest.mark.parametrize(("code", "text"), PAGE.examples, ids=["resume", "queue", "pool", "sinks"])
-def test_an_example_prints_what_the_page_says(code: str, text: str) -> None:
-    assert printed_by(code) == text.splitlines()
+def test_the_table_of_options_has_them_all() -> None:
+    cells = " ".join(Page(PATH, "Options of a stream").rows("option"))
+    options = {*inspect.signature(stream).parameters, *DecoderOptions.__annotations__}
+    options -= {"source", "tokenizer", "options"}
+    assert {*re.findall(r"`(\w+)`", cells)} == options
+    own = [name for name in inspect.signature(wrap).parameters if name not in ("source", "decoder")]
+    assert {*re.findall(r"`(\w+)`", cells[cells.index("`ids`") :])} == {*own}
 
 
 def test_the_engines_thread_of_the_page_ends_if_its_reader_is_cancelled() -> None:
     """Its requests are aborted, so they are unknown in the next round, and it drops them."""
-    code = PAGE.examples[-1][0]
+    code = Page(PATH, "A batch").examples[-1][0]
     for old, new in (
         ('StopConditions(stop=".")', "StopConditions()"),
         ("asyncio.run(main())", CANCELLED),

@@ -1,4 +1,4 @@
-"""What the page on reasoning says of a real model's marker, by that model's own tokenizer."""
+"""What the page on stops says of a real model's marker, by that model's own tokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from tests.support.files import shared
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/stop-after-reasoning.md")
+PAGE = Page("docs/explanation/stops.md")
 
 
 @pytest.mark.parametrize("path", shared("qwen3/tokenizer.json"), ids=lambda path: path.parent.name)

@@ -1,0 +1,103 @@
+"""The README's picture shows what its two programs print for the README's first example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from tokenizers import Tokenizer
+
+import streamdec
+from tests.support.pages import DEMO, ROOT, Page
+
+SVG = "{http://www.w3.org/2000/svg}"
+PICTURES = [ROOT / "docs" / "images" / name for name in ("at-work.svg", "at-work-narrow.svg")]
+EXAMPLE, PRINTED = Page("README.md").examples[0]
+TEXT, STOP = "An owl 🦉 is up.\nUser: Who?", "\nUser:"
+LIBRARY = Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.fixture(params=PICTURES, ids=lambda path: path.stem)
+def drawn(request: pytest.FixtureRequest) -> str:
+    text: str = request.param.read_text("utf-8")
+    return text
+
+
+def _texts(drawn: str, *kinds: str) -> list[str]:
+    """The texts of these classes, in the order of the file."""
+    return [
+        "".join(each.itertext())
+        for each in ET.fromstring(drawn).iter(f"{SVG}text")
+        if {*kinds} & {*(each.get("class") or "").split()}
+    ]
+
+
+def _output(drawn: str, by: str) -> str:
+    lines = ET.fromstring(drawn).iter(f"{SVG}text")
+    return "\n".join("".join(each.itertext()) for each in lines if each.get("data-by") == by)
+
+
+def _programs(drawn: str) -> dict[str, str]:
+    loop, _, ours = "\n".join(_texts(drawn, "code")).partition("\nfor chunk in")
+    return {"loop": loop, "streamdec": f"for chunk in{ours}"}
+
+
+def _printed(program: str, tokenizer: Any) -> list[str]:
+    """What a program prints between one id and the next."""
+    printed: list[str] = []
+
+    def read() -> Iterator[int]:
+        for token_id in LIBRARY.encode(TEXT).ids:
+            printed.append("")
+            yield token_id
+
+    def note(text: str, end: str) -> None:
+        printed[-1] += text + end
+
+    names = {"token_ids": read(), "stop": STOP, "tokenizer": tokenizer, "print": note}
+    exec(program, names | {"iter_chunks": streamdec.iter_chunks})
+    return printed
+
+
+def _shown(text: str) -> str:
+    return text.replace("\n", "\\n").replace(" ", "·")
+
+
+def test_each_program_prints_what_the_picture_shows(drawn: str) -> None:
+    """Together, and for each id."""
+    programs = _programs(drawn)
+    loop = _printed(programs["loop"], LIBRARY)
+    ours = _printed(programs["streamdec"], streamdec.HuggingFaceTokenizer(LIBRARY))
+    assert _output(drawn, "loop") == "".join(loop)
+    assert _output(drawn, "streamdec") == "".join(ours) == TEXT.partition(STOP)[0]
+    rows = [*zip(*[iter(_texts(drawn, "cell", "id", "wait"))] * 4, strict=True)]
+    ids = LIBRARY.encode(TEXT).ids[: len(rows)]
+    assert [int(token_id) for _, token_id, _, _ in rows] == ids
+    assert [theirs for _, _, theirs, _ in rows] == [
+        *(_shown(text) for text in loop if text),
+        *["stop"] * (len(rows) - len([*filter(None, loop)])),
+    ]
+    assert [mine for *_, mine in rows] == [_shown(text) or "wait" for text in ours[:-1]] + ["stop"]
+
+
+def test_the_broken_character_and_the_part_of_the_stop_are_marked(drawn: str) -> None:
+    spans = ET.fromstring(drawn).iter(f"{SVG}tspan")
+    wrong = [each.text for each in spans if each.get("class") == "wrong"]
+    assert wrong == [REPLACEMENT * 3, "User"]
+    assert _texts(drawn, "end") == ["broken character", "part of the stop"]
+
+
+def test_the_picture_is_of_the_example_beside_it(drawn: str) -> None:
+    (version,) = re.findall(r"<metadata>(tokenizers \d+\.\d+\.\d+)</metadata>", drawn)
+    assert version in Page("README.md").text
+    assert repr(TEXT)[1:-1] in EXAMPLE
+    assert PRINTED.startswith(_output(drawn, "streamdec"))
+
+
+def test_the_picture_fits_dark_pages_and_loads_nothing(drawn: str) -> None:
+    assert "@media (prefers-color-scheme: dark)" in drawn
+    assert not re.search(r"href|url\(|<script|@import", drawn)
