@@ -39,7 +39,7 @@ nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [
     ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds"),
-    ("py:class", r"Assembled|FastMode|FastOptions|NewTemplate|Path"),
+    ("py:class", r"FastMode|FastOptions|NewTemplate|Path"),
 ]
 
 myst_heading_anchors = 4

@@ -37,7 +37,7 @@ TEXTS = (
     *("x</s>  hello<new>\nit's", "<|endoftext|>a [MASK] b"),
     "def f(x):\n    return x**2  # こんにちは, 안녕! 😀👍🏽 don't naïve",
 )
-OF_SENTENCEPIECE = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "TokenizersBackend")
+OF_SENTENCEPIECE = ("TokenizersBackend",)
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 

@@ -97,10 +97,6 @@ class Maker:
         data: dict[str, Any] = json.loads(text)
         return data
 
-    def token(self, text: str | None) -> list[Any]:
-        """Return a role token as a template writes it; nothing without one."""
-        return [] if text is None else [{"SpecialToken": {"id": text, "type_id": 0}}]
-
     def pipeline(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return what the class builds, without the vocabulary."""
         data = self.parts(self.built(options))
@@ -135,24 +131,12 @@ class Maker:
         plain = "plain" if "all_special_tokens" in source else ""
         return "given" if "_post_init" in source else plain
 
-    def converts(self) -> bool:
-        """Return whether the class changes the vocabulary of a SentencePiece model."""
-        slow = importlib.import_module("transformers.convert_slow_tokenizer")
-        converter = slow.SLOW_TO_FAST_CONVERTERS.get(self.cls.__name__)
-        own = getattr(converter, "convert_from_spm", slow.SpmConverter.convert_from_spm)
-        is_own = own.__func__ is not slow.SpmConverter.convert_from_spm.__func__
-        return is_own or hasattr(self.cls, "convert_from_spm_model")
-
     def facts(self) -> dict[str, Any]:
         """Return everything about the class."""
         options, pipelines = self.pipelines()
         plain = importlib.import_module("tokenizers").processors.Sequence([])
         made = self.built({})
         with_file = self.built({"post_processor": plain})
-        asked = self.built({"post_processor": plain, "add_bos_token": False, "add_eos_token": True})
-        around = self.parts(asked)["post_processor"].get("single")
-        eos = self.token(asked.eos_token)
-        is_template = around == [{"Sequence": {"id": "A", "type_id": 0}}, *eos]
         named = set(map(placeholder, ROLES))
         roles = {r: t for r, t in made._special_tokens_map.items() if t and not isinstance(t, str)}
         return {
@@ -162,8 +146,6 @@ class Maker:
             "keeps_post_processor": (
                 self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}
             ),
-            "adds_as_asked": is_template,
-            "converts": self.converts(),
             "adds_again": self.adds_again(),
             "flags": {r: {flag: getattr(t, flag) for flag in FLAGS} for r, t in roles.items()},
             "added": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 __all__ = [
     "Chunk",
@@ -24,10 +24,13 @@ ended without a reason. ``"content_filter"``: a filter of the engine removed the
 ``"abort"``: the request was cancelled. ``"error"``: the engine or the decoder failed."""
 
 
+FINISH_REASONS: Final = get_args(FinishReason)
+
+
 def check_finish_reason(reason: object) -> None:
     """Raise ValueError if ``reason`` is not a FinishReason."""
-    if reason not in get_args(FinishReason):
-        known = ", ".join(map(repr, get_args(FinishReason)))
+    if reason not in FINISH_REASONS:
+        known = ", ".join(map(repr, FINISH_REASONS))
         raise ValueError(f"finish_reason must be one of {known}, not {reason!r:.60}")
 
 
@@ -86,8 +89,7 @@ class Chunk(_Slots):
     def split(self) -> tuple[Chunk, ...]:
         """Return one chunk for each section of the text; usually the chunk itself.
 
-        Streams return chunks that are split already. A step of a StopSequenceDecoder may return a
-        chunk whose text is in several sections.
+        Streams return chunks that are split already; a StopSequenceDecoder may not.
         """
         return (self,)
 
@@ -110,7 +112,7 @@ _set_json = _Slots.__dict__["_json"].__set__
 
 
 class _Draft(_Slots):
-    """A chunk before it is immutable: the same slots, set by assignment."""
+    """A chunk before it is immutable."""
 
     __slots__ = ()
 
@@ -139,10 +141,7 @@ def with_token_ids(chunk: Chunk, token_ids: tuple[int, ...]) -> Chunk:
 
 
 def json_of(chunk: Chunk, encode: Callable[[str], bytes]) -> bytes:
-    """Return the text of ``chunk`` as JSON.
-
-    ``encode`` makes the JSON, which is kept with the chunk.
-    """
+    """Return the text of ``chunk`` as JSON that ``encode`` made, and keep it."""
     found = chunk._json
     if found is None:
         found = encode(chunk.text)
@@ -185,18 +184,15 @@ class SectionChunk(Chunk):
 
 
 def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:
-    """Return the chunk of ``text`` in ``section``.
-
-    All other fields are those of ``last``.
-    """
+    """Return the chunk of ``text`` in ``section``, with the other fields of ``last``."""
     others = last.finish_reason, last.stop_reason, last.unread_tokens, last.token_ids
     return Chunk(text, *others) if section is None else SectionChunk(text, *others, section)
 
 
 def of_parts(parts: Sequence[tuple[str | None, str]], last: Chunk) -> Chunk:
-    """Return the chunk of ``parts``, with the finish and the token ids of ``last``.
+    """Return the chunk of these pairs of section and text, and the rest of ``last``.
 
-    Each part is a section and a text. If there is no text, the section is that of the last part.
+    If there is no text, the section is that of the last part.
     """
     merged: list[tuple[str | None, str]] = []
     for section, text in parts:

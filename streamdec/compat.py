@@ -36,28 +36,23 @@ decoders: Any = _decoders
 _num_patches = 0
 """The number of patches in effect."""
 _replaced: Any = decoders.DecodeStream
-"""The class that this patch replaced."""
+"""The class that the first of them replaced."""
 _NONE_YET: Any = object()
 
 
 class TokenizersDecodeStream:
     """A decode stream with the interface of ``tokenizers.decoders.DecodeStream``.
 
-    It uses a :class:`streamdec.DecodeStream`. Differences from the library's class:
-
-    * A prompt is never output. (The library outputs the whole prompt if it ends inside a
-      character.) Only the necessary end of the prompt is read, and it is not decoded.
-    * Text is output as soon as it is certain. The cost of a step does not grow with withheld text.
-    * It never raises "Invalid prefix encountered" for a tokenizer whose joining rule is known.
-
-    As in the library there is no flush: text that is withheld after the last token is lost.
+    Unlike the library's class, it never outputs a prompt (the library does if the prompt ends
+    inside a character), outputs text as soon as it is certain, and never raises "Invalid prefix
+    encountered" for a tokenizer whose joining rule is known. As in the library there is no flush:
+    text that is withheld after the last token is lost.
 
     Args:
         ids: The prompt, a sequence of ids; None for no prompt.
         skip_special_tokens: Whether to leave special tokens out; None is False.
 
-    Raises TypeError if an argument has the wrong type, OverflowError for an id outside
-    0 … 2**32 - 1.
+    Raises TypeError for an argument of a wrong type, OverflowError for an id outside 0 … 2**32 - 1.
 
     >>> from streamdec.compat import TokenizersDecodeStream
     >>> from tokenizers import Tokenizer, models
@@ -68,15 +63,6 @@ class TokenizersDecodeStream:
     """
 
     __slots__ = ("__weakref__", "_prompt", "_skip_special_tokens", "_step", "_stream", "_tokenizer")
-
-    def __new__(
-        cls, ids: Sequence[SupportsIndex] | None = None, skip_special_tokens: bool | None = False
-    ) -> Any:
-        """Return a new stream; one of the replaced class if no patch is in effect."""
-        if _num_patches == 0 and decoders.DecodeStream is cls:
-            # Another patch, which began and ended after ours, has restored our class.
-            return _replaced(ids, skip_special_tokens)
-        return object.__new__(cls)
 
     def __init__(
         self, ids: Sequence[SupportsIndex] | None = None, skip_special_tokens: bool | None = False
@@ -94,17 +80,14 @@ class TokenizersDecodeStream:
         """Return the text that ``id`` completes, or None if it completes no text.
 
         Args:
-            tokenizer: The ``tokenizers.Tokenizer`` that decodes, the same one at each step. Between
-                streams, tokens may be added to it. It must not be changed otherwise.
+            tokenizer: The ``tokenizers.Tokenizer`` that decodes, the same one at each step. Only
+                between streams may tokens be added to it.
             id: An id or a list of ids. If one of a list is invalid, none is read.
 
-        Raises:
-            TypeError: ``id`` is not an id, or ``tokenizer`` is not a tokenizer.
-            SnapshotError: The tokenizer is another one than before, and decodes differently.
-            RewriteError: "Invalid prefix encountered …": a tokenizer without a known rule changed
-                text that was output before. (vLLM then begins a new stream.)
-
-        After an error the stream is as it was before.
+        Raises TypeError if ``id`` is not an id or ``tokenizer`` not a tokenizer; SnapshotError if
+        the tokenizer decodes differently than that of the steps before; RewriteError ("Invalid
+        prefix encountered …", with which vLLM begins a new stream) if a tokenizer without a known
+        rule changed text that was output. After an error the stream is as it was before.
         """
         if tokenizer is not self._tokenizer:
             self._take(tokenizer)
@@ -130,11 +113,10 @@ class TokenizersDecodeStream:
 
     def _take_other(self, id: Any) -> str | None:  # noqa: A002
         """Step with a bool, which the library accepts, or a list of ids."""
-        is_list = hasattr(id, "__len__") and hasattr(id, "__getitem__")
-        if isinstance(id, (str, bytes)) or not (is_list or isinstance(id, bool)):
+        if isinstance(id, (str, bytes)) or not (_is_list(id) or isinstance(id, bool)):
             raise _no_ids(id)
         try:
-            ids = [*array("I", [*id] if is_list else [id])]
+            ids = [*array("I", [*id] if _is_list(id) else [id])]
         except (TypeError, OverflowError):
             raise _no_ids(id) from None
         stream = self._stream.fork()
@@ -165,20 +147,18 @@ def _checked(ids: Any) -> Sequence[SupportsIndex]:
     """Return a checked copy of ``ids``."""
     if ids is None:
         return ()
-    is_sequence = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
-    if not is_sequence or isinstance(ids, (str, dict)):
+    if not _is_list(ids) or isinstance(ids, (str, dict)):
         raise TypeError(f"ids must be a sequence of token ids, not {ids!r:.60}")
-    copied = [*ids]
-    array("I", copied)
-    return copied
+    return [*array("I", [*ids])]
+
+
+def _is_list(value: object) -> bool:
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
 
 
 def _no_ids(value: object) -> TypeError:
-    return TokenIdError(
-        f"step() takes a token id from 0 to 2**32 - 1, or a list of them, not {value!r:.60}",
-        value,
-        None,
-    )
+    told = f"step() takes a token id from 0 to 2**32 - 1, or a list of them, not {value!r:.60}"
+    return TokenIdError(told, value, None)
 
 
 def _invalid_prefix(error: RewriteError) -> RewriteError:
@@ -190,11 +170,10 @@ def _invalid_prefix(error: RewriteError) -> RewriteError:
 
 
 class DecodeStreamPatch:
-    """The patch of the library's class.
+    """The patch of the library's class, until ``undo()`` or the end of a ``with``.
 
-    It lasts until ``undo()`` or the end of the ``with`` block. It is made by
-    :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the library's class
-    returns when the last one is undone.
+    It is made by :func:`~streamdec.compat.patch_decode_stream`. Patches are counted, and the
+    library's class returns when the last one is undone.
     """
 
     def __init__(self) -> None:
@@ -207,10 +186,9 @@ class DecodeStreamPatch:
             self._is_undone = False
 
     def undo(self) -> None:
-        """Undo this patch; a second call does nothing.
+        """Undo this patch; a second call does nothing. Existing streams continue.
 
-        Existing streams continue. If another patch replaced the class since, it stays. When that
-        one restores our class, it works like the library's.
+        If another patch replaced the class since, that one stays.
         """
         global _num_patches
         with _lock:
@@ -229,11 +207,10 @@ class DecodeStreamPatch:
 
 
 def patch_decode_stream() -> DecodeStreamPatch:
-    """Replace the library's ``DecodeStream`` by :class:`TokenizersDecodeStream`.
+    """Replace ``tokenizers.decoders.DecodeStream`` by TokenizersDecodeStream.
 
-    The library's class is ``tokenizers.decoders.DecodeStream``. In vLLM, call it before the first
-    request, in the process that serves it. Returns the patch, which can be undone. Any thread may
-    call it, any number of times. If fastokens replaces the class too, patch after it and undo
-    before it. Existing streams are not changed.
+    In vLLM, call it before the first request, in the process that serves it. Returns the patch,
+    which can be undone. Any thread may call it, any number of times. If fastokens replaces the
+    class too, patch after it and undo before it. Existing streams are not changed.
     """
     return DecodeStreamPatch()

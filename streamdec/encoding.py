@@ -1,8 +1,4 @@
-"""The result of encoding a text, and the special tokens of a tokenizer.
-
-The result has the ids in one buffer, and computes tokens and offsets on request. The module also
-defines how to encode special tokens that a text spells.
-"""
+"""The result of encoding a text, and the special tokens of a tokenizer."""
 
 from __future__ import annotations
 
@@ -45,23 +41,19 @@ class EncodingSource(Protocol):
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the name of ``token_id`` in the vocabulary; None for an unknown id."""
-        ...
 
     def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
         """Return the start and end of each token in ``encoding.text``, in code points."""
-        ...
 
     def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
         """Return the start and end of each token in the UTF-8 of ``encoding.text``."""
-        ...
 
 
 @final
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
 
-    Tokens, offsets and integers are computed at their first use, and cached. Two encodings are
-    equal if their ids are equal.
+    Tokens and offsets are computed at their first use. Encodings with equal ids are equal.
 
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
@@ -71,9 +63,8 @@ class Encoding:
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
 
-    Raises:
-        OverflowError: an integer is below 0 or above 2**32 - 1.
-        ValueError: the number of bytes is not a multiple of four.
+    Raises OverflowError for an integer that is not in 0 … 2**32 - 1; ValueError if the number of
+    bytes is not a multiple of four.
 
     >>> from streamdec.tokenizers import Encoding
     >>> encoding = Encoding([1, 2, 3])
@@ -121,10 +112,7 @@ class Encoding:
 
     @property
     def buffer(self) -> memoryview:
-        """The ids as a read-only memoryview of format ``"I"``, without a copy.
-
-        ``numpy.asarray(encoding.buffer)`` is an array of them.
-        """
+        """The ids as a read-only memoryview of format ``"I"``, without a copy."""
         return memoryview(_native(bytes(self))).cast("I")
 
     def __bytes__(self) -> bytes:
@@ -155,17 +143,14 @@ class Encoding:
 
     @cached_property
     def tokens(self) -> tuple[str | None, ...]:
-        """The name of each token in the vocabulary; None for an id without a token.
-
-        Raises LookupError without a source.
-        """
+        """The name of each token, or None. Raises LookupError without a source."""
         return tuple(map(self._known_source.id_to_token, self.buffer))
 
     @cached_property
     def offsets(self) -> tuple[Span, ...]:
         r"""The start and end of each token in the text, in characters (code points).
 
-        A token with a part of a character spans the whole character. A special token that was added
+        A token with a part of a character spans the whole character; a special token that was added
         around the text has an empty span. Raises :class:`~streamdec.errors.EncodeError` if the
         tokenizer changes the text and cannot map its tokens to it; LookupError without a source.
 
@@ -178,10 +163,7 @@ class Encoding:
 
     @cached_property
     def byte_offsets(self) -> tuple[Span, ...]:
-        """The start and end of each token in the UTF-8 of the text.
-
-        Raises what ``offsets`` raises.
-        """
+        """The start and end of each token in the UTF-8 of the text, as ``offsets``."""
         return tuple(self._known_source.byte_offsets_of(self))
 
     @property
@@ -199,12 +181,9 @@ def encoding_of(ids: list[int], text: str, source: EncodingSource) -> Encoding:
 
     It skips the constructor, which takes as long as encoding a short text.
     """
-    made = _new(Encoding)
+    made = Encoding.__new__(Encoding)
     made._ids, made._source, made.text = tuple(ids), source, text
     return made
-
-
-_new = Encoding.__new__
 
 
 def _little_endian(ids: array[int]) -> bytes:

@@ -67,8 +67,8 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
 
     An id is an integer of 0 … 2**32 - 1, and not a bool. An unknown id is an error only with
     ``unknown_ids="error"``; then tokenizer and model may not match (``streamdec preflight``).
-    Streams raise the error after the earlier text. A ``DecoderPool`` puts it into ``pool.errors``,
-    and ends only that request. A stream can continue with the next id.
+    Streams raise the error after the earlier text, and can continue with the next id. A
+    ``DecoderPool`` puts it into ``pool.errors``, and ends only that request.
 
     ``token_id`` is the object that was passed, ``index`` its position among the generated tokens
     (None in a prompt), and ``message`` the text of the error.
@@ -89,8 +89,8 @@ class FinishedError(StreamdecError, RuntimeError):
     """A step after the end, or the use of a queue that has ended.
 
     A stream ends with ``flush``, or with the chunk that has a ``finish_reason``; ``reset()`` begins
-    it again. A ``TokenQueue`` ends with ``end``, ``fail`` or ``close``. Ids after the finish in one
-    ``feed`` are not an error: ``chunk.unread_tokens`` counts them.
+    it again. Ids after the finish in one ``feed`` are not an error: ``chunk.unread_tokens`` counts
+    them.
     """
 
 
@@ -115,8 +115,7 @@ class SourceError(StreamdecError, ValueError):
 
     A stream raises it after all text until then, for an output without ids or with several samples,
     for a ``cumulative`` output without the ids before it, and for a generator that holds a task
-    group across a ``yield`` (PEP 789). ``streamdec.bulk`` and ``streamdec.server`` raise it for a
-    file or an engine that cannot be read. ``ids=`` and ``index=`` say what to read in an output.
+    group across a ``yield`` (PEP 789). ``ids=`` and ``index=`` say what to read in an output.
     """
 
 

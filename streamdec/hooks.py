@@ -1,7 +1,7 @@
 """Hooks and their events, for metrics.
 
-A hook is called for rare events. Frequent events are counted, and the counts are part of the event
-at the end of a stream. No event contains text. Without a hook, events cost nothing.
+Frequent events are counted, and the counts are part of the event at the end of a stream. No event
+contains text. Without a hook, events cost nothing.
 
 Override the methods of a Hook: StreamEnded, Call, Loaded and FellBack are their events.
 
@@ -56,6 +56,8 @@ StopKind = Literal["string", "regex", "token_id", "eos", "engine"]
 """What ended a stream that finished with ``"stop"``: a stop condition, or the engine."""
 
 
+Operation = Literal["encode", "encode_batch", "decode"]
+
 FallbackReason = Literal["missing", "refused", "fails"]
 """``missing``: fastokens is not installed. ``refused``: it cannot be used for this tokenizer.
 ``fails``: it failed for one call."""
@@ -65,8 +67,7 @@ class StreamEnded(NamedTuple):
     """The end of a stream, after its source was closed or its request left the pool."""
 
     tokenizer_type: str
-    """The kind of tokenizer: ``huggingface``, ``tiktoken``, ``sentencepiece``, ``gguf``, ``mock``,
-    or the class name of another tokenizer."""
+    """The kind of tokenizer, such as ``huggingface`` or ``mock``; or its class name."""
     route: Literal["bytes", "window"]
     """``"bytes"`` (exact, compiled) or ``"window"`` (over the tokenizer's own decode; slower)."""
     finish_reason: FinishReason
@@ -94,7 +95,7 @@ class StreamEnded(NamedTuple):
     max_pending_tokens: int
     """The most tokens whose text was held or jailed."""
     ends_incomplete: bool
-    """Whether the last chunk ends in U+FFFD, mostly because the last character was incomplete."""
+    """Whether the last chunk ends in U+FFFD, as after an incomplete character."""
 
 
 class Call(NamedTuple):
@@ -102,7 +103,7 @@ class Call(NamedTuple):
 
     tokenizer_type: str
     """As in StreamEnded. If the call encoded: the library that did, such as ``fastokens``."""
-    operation: Literal["encode", "encode_batch", "decode"]
+    operation: Operation
     """The method that was called. ``decode_batch`` is one ``decode`` for each of its lists."""
     seconds: float
     """The duration of the call in seconds of wall-clock time."""
@@ -145,9 +146,9 @@ class FellBack(NamedTuple):
 class Hook:
     """Base class of hooks; each method does nothing until it is overridden.
 
-    Each method gets an ``event``, a named tuple. A method runs in the thread or task of the event,
-    with its context variables, and blocks that thread or task, so it should be quick. Exceptions of
-    a hook are not propagated. The first of each hook class, method and exception class is logged.
+    Each method gets an ``event``, a named tuple. It runs in the thread or task of the event, and
+    blocks it, so it should be quick. Its exceptions are not propagated; the first of each hook
+    class, method and exception class is logged.
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
@@ -177,19 +178,14 @@ def add_hook(hook: Hook) -> Callable[[], None]:
     """Register ``hook`` for the events of this process.
 
     A stream notifies the hooks that are registered when it begins. May be called from any thread.
-
-    Returns:
-        A function without arguments that removes the hook; a second call does nothing.
+    Returns a function without arguments that removes the hook; a second call does nothing.
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
     is registered already.
     """
     global installed
     if not isinstance(hook, Hook):
-        hint = f"; write {hook.__name__}()" if isinstance(hook, type) else ""
-        raise TypeError(
-            f"hook must be an instance of streamdec.metrics.Hook, not {hook!r:.80}{hint}"
-        )
+        raise TypeError(f"hook must be an instance of streamdec.metrics.Hook, not {hook!r:.80}")
     _check_methods(hook)
     with _lock:
         if any(each is hook for each in installed):

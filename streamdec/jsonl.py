@@ -1,8 +1,7 @@
 """Parses rows of JSONL strictly, and copies the exact text of their fields.
 
-Python's numbers cannot represent all numbers of JSON: ``1e400`` becomes infinity, and ``1.10``
-becomes ``1.1``. So a field that is written again keeps its text. NaN and Infinity are errors: they
-are not JSON, although Python's ``json`` reads and writes them.
+A field that is written again keeps its text, because ``1.10`` would become ``1.1``. NaN and
+Infinity, which Python's ``json`` reads and writes, are errors.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def utf8_text(data: bytes) -> str:
-    """Return ``data`` as text.
-
-    Raises ValueError if ``data`` is not UTF-8. The message names the first such byte.
-    """
+    """Return ``data`` as text; ValueError, which names the byte, if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -87,18 +83,16 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
     return f"{text.strip()[:-1].rstrip()}, {new}\n".encode("utf-8", "backslashreplace")
 
 
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+}
+
+
 def kind_of(value: object) -> str:
     """Return the JSON name of the type of ``value``."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
+    return _KINDS.get(type(value), "an object")

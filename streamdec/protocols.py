@@ -16,6 +16,10 @@ and the core need not import tokenizer libraries.
 ('Hi there', 'low tide')
 >>> joined(WordPiece(), "em", "##bed", "it", "."), joined(CTC(), *"hhi|a", "<pad>", "a")
 ('embed it.', 'hi aa')
+>>> joined(TextRules(Concatenation(), replaces=(LiteralReplace("--", "-"),)), "a-", "-b")
+'a-b'
+>>> all(isinstance(MockTokenizer(), kind) for kind in (Encoder, TableDecoder, Tokenizer))
+True
 """
 
 from __future__ import annotations
@@ -58,8 +62,7 @@ class RawBytes:
 class ByteLevel:
     """Pieces in GPT-2's byte alphabet are bytes; all other pieces are UTF-8.
 
-    The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``. The decoder in ``tokenizers``
-    has the same name.
+    The alphabet is ``bytes_to_unicode`` of GPT-2's ``encoder.py``.
     """
 
 
@@ -70,20 +73,16 @@ class Concatenation:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Pieces are text, joined by ``separator``.
-
-    ``tokenizers`` without a decoder uses one space.
-    """
+    """Pieces are text, joined by ``separator``; a space without a decoder."""
 
     separator: str = " "
 
 
 @dataclass(frozen=True, slots=True)
 class Metaspace:
-    """``replacement`` stands for a space.
+    """``replacement`` stands for a space, as in SentencePiece.
 
-    ``prepend`` removes each ``replacement`` from the first piece. SentencePiece writes spaces in
-    this way. The decoder in ``tokenizers`` has the same name.
+    ``prepend`` removes each ``replacement`` from the first piece.
     """
 
     replacement: str = "\u2581"
@@ -94,8 +93,7 @@ class Metaspace:
 class ByteFallback:
     """A piece like ``<0xE4>`` is one byte; other pieces are text.
 
-    Adjacent bytes form a run. ``metaspace`` is applied afterwards to each text piece and each run
-    (ChatGLM3).
+    Adjacent bytes form a run. ``metaspace`` is applied afterwards to each piece and run (ChatGLM3).
     """
 
     metaspace: Metaspace | None = None
@@ -103,11 +101,10 @@ class ByteFallback:
 
 @dataclass(frozen=True, slots=True)
 class WordPiece:
-    """Pieces that begin with ``prefix`` continue a word; others get a space first.
+    """Pieces with ``prefix`` continue a word; others get a space first (BERT).
 
-    The first piece is unchanged: it gets no space, and keeps a prefix. BERT uses this rule.
-    ``cleanup`` removes spaces before punctuation and contractions in each piece, and makes
-    ``" do not"`` ``" don't"``, as the decoder of the same name in ``tokenizers`` does.
+    The first piece is unchanged: it gets no space, and keeps a prefix. ``cleanup`` removes spaces
+    before punctuation and contractions in each piece, and makes ``" do not"`` ``" don't"``.
     """
 
     prefix: str = "##"
@@ -116,21 +113,17 @@ class WordPiece:
 
 @dataclass(frozen=True, slots=True)
 class BPESuffix:
-    """``suffix`` ends a word. It becomes a space, and is removed from the last piece.
-
-    The first GPT uses this rule; it is ``BPEDecoder`` in ``tokenizers``.
-    """
+    """``suffix`` ends a word: a space, or nothing in the last piece (the first GPT)."""
 
     suffix: str = "</w>"
 
 
 @dataclass(frozen=True, slots=True)
 class CTC:
-    """Pieces repeated in a row count once, and ``pad`` is removed.
+    """Pieces repeated in a row count once, and ``pad`` is removed (speech models).
 
     With ``cleanup``, ``delimiter`` becomes a space, and pieces are cleaned up as by WordPiece.
-    ``metaspace`` is applied last. Speech models use this rule (connectionist temporal
-    classification). The decoder in ``tokenizers`` has the same name.
+    ``metaspace`` is applied last.
     """
 
     pad: str = "<pad>"
@@ -155,17 +148,9 @@ DecodingRule = (
 
 @dataclass(frozen=True, slots=True)
 class LiteralReplace:
-    """Replaces ``pattern``, which is not empty, by ``content`` in the whole text.
+    """Replaces ``pattern``, which is not empty, by ``content``, like ``str.replace``.
 
-    It replaces from left to right, like ``str.replace``. A stream withholds text that may still
-    become the pattern.
-
-    >>> from streamdec import DecodeStream, MockTokenizer
-    >>> from streamdec.protocols import Concatenation, LiteralReplace, TextRules
-    >>> rules = TextRules(Concatenation(), replaces=(LiteralReplace("--", "-"),))
-    >>> stream = DecodeStream(MockTokenizer.from_tokens([b"a-", b"-b"], decoder=rules))
-    >>> stream.step_batch([0, 1])
-    ['a', '-b']
+    A stream withholds text that may still become the pattern.
     """
 
     pattern: str
@@ -174,13 +159,7 @@ class LiteralReplace:
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """How a tokenizer's library turns the list of pieces into text.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Joined, TextRules
-    >>> MockTokenizer().rules == TextRules(Joined(" "))
-    True
-    """
+    """How a tokenizer's library turns the list of pieces into text."""
 
     rule: DecodingRule
     """How pieces are joined."""
@@ -200,13 +179,6 @@ class Encoder(Protocol):
     ``add_special_tokens`` adds the special tokens that the tokenizer's template puts around a text
     (BOS, ``[CLS]``). ``special`` says how to encode special tokens that the text itself spells
     (:data:`~streamdec.encoding.Special`).
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Encoder
-    >>> isinstance(MockTokenizer(), Encoder)
-    True
-    >>> MockTokenizer().encode("Hello world").ids
-    (1, 2)
     """
 
     def encode(
@@ -217,7 +189,6 @@ class Encoder(Protocol):
         Raises EncodeError for text that cannot be encoded or contains a forbidden special token,
         TypeError if ``text`` is not a str, and ValueError for an unknown value of ``special``.
         """
-        ...
 
     def encode_batch(
         self,
@@ -226,19 +197,12 @@ class Encoder(Protocol):
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> list[Encoding]:
-        """Encode each of ``texts`` as :meth:`encode` does.
-
-        Returns one Encoding for each text, in order. Raises what :meth:`encode` raises.
-        """
-        ...
+        """Encode each of ``texts`` as :meth:`encode` does, in order."""
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """An object with ``decode(token_ids)``. A stream needs only this method.
-
-    An object with this method is streamed over a window of recent ids. If ``skip_special_tokens``
-    is false, special tokens are part of the text.
+    """An object with ``decode``, which is streamed over a window of recent ids.
 
     >>> from streamdec import DecodeStream
     >>> from streamdec.protocols import Decoder
@@ -259,72 +223,51 @@ class Decoder(Protocol):
         values that are not ids, TypeError for an object that is not a list of ids, and
         :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
         """
-        ...
 
 
 @runtime_checkable
 class TableDecoder(Decoder, Protocol):
-    r"""A decoder that also has the pieces of tokens, and the rules that join them.
+    """A decoder that also has the pieces of tokens, and the rules that join them.
 
     Its streams work on bytes and are exact. Before its first stream, the rules are compared with
     its ``decode`` for a sample (``sample_ids``).
-
-    >>> from streamdec import DecodeStream, MockTokenizer
-    >>> from streamdec.protocols import TableDecoder
-    >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-    >>> isinstance(tokenizer, TableDecoder), DecodeStream(tokenizer).route
-    (True, 'bytes')
     """
 
     @property
     def rules(self) -> TextRules | None:
         """The rules that turn pieces into text; None if only ``decode`` can do that."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Identify what the tokenizer decodes: 16 hexadecimal digits, or two such groups.
 
         Snapshots contain it, and restoring one with another tokenizer raises SnapshotError. It
-        covers every token, the decoding rules and the skipped ids.
-
-        A HuggingFaceTokenizer with more than 1,024 tokens that was passed as an object is an
-        exception: its 16 digits cover the rules, the size, all added tokens and 512 to 1,024 other
-        tokens. If it was loaded from a tokenizer.json, 16 more digits cover the whole vocabulary.
+        covers every token, the decoding rules and the skipped ids. Of a HuggingFaceTokenizer that
+        was passed as an object with more than 1,024 tokens, it covers the rules, the size, all
+        added tokens and 512 to 1,024 others; loaded from a file, the second group covers all.
         """
-        ...
 
     def piece(self, token_id: int) -> str | bytes | None:
         """Return the piece of ``token_id`` for the rule; None if there is no token.
 
         A str for rules that join text, bytes for RawBytes (Concatenation takes both).
         """
-        ...
 
     def is_skipped(self, token_id: int) -> bool:
         """Whether ``decode`` leaves ``token_id`` out if ``skip_special_tokens`` is true."""
-        ...
 
     def sample_ids(self) -> Sequence[int]:
         """Return a few hundred ids, special and byte tokens among them, as a sample."""
-        ...
 
 
 @runtime_checkable
 class Tokenizer(Encoder, TableDecoder, Protocol):
-    """Encodes and decodes. Every backend of streamdec has this interface.
-
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.protocols import Tokenizer
-    >>> isinstance(MockTokenizer(), Tokenizer)
-    True
-    """
+    """Encodes and decodes. Every backend of streamdec has this interface."""
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
         """Encode as :meth:`encode` does, without blocking the event loop."""
-        ...
 
     async def aencode_batch(
         self,
@@ -334,28 +277,23 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         special: Special = "parse",
     ) -> list[Encoding]:
         """Encode as :meth:`encode_batch` does, without blocking the event loop."""
-        ...
 
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
         """Decode each list of ids in ``batch`` as :meth:`decode` does."""
-        ...
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the name of ``token_id`` in the vocabulary; None if there is none."""
-        ...
 
     def token_to_id(self, token: str) -> int | None:
         """Return the id of the ``token`` with this name in the vocabulary, or None."""
-        ...
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of ``token_id``; None if there is no such token.
 
         For tokens whose text depends on their place: the bytes in the middle of a text.
         """
-        ...
 
     @property
     def vocab_size(self) -> int:
@@ -363,9 +301,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
 
         Gaps and added tokens count; rows that pad the model's embedding do not.
         """
-        ...
 
     @property
     def special_tokens(self) -> SpecialTokens:
         """The special tokens and their roles."""
-        ...

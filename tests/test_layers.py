@@ -51,7 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Packages and single modules, the lowest layer first. ``streamdec`` itself imports all of them."""
 
-LISTS = ("streamdec.streams", "streamdec.tokenizers")
+LISTS = ("streamdec.streams", "streamdec.tokenizers", "streamdec.tokenizers._chat")
 """Packages that also list names of higher layers, for type checkers. These are imported when they
 are used."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamdec import StopConditions, TokenizerLoadError, load_tokenizer
-from streamdec.backends.rank_encodings import MAX_TOKEN
+from streamdec.backends.rank_files import MAX_TOKEN
 from streamdec.backends.tekken import MAX_SPECIAL, TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.patterns.compile import (

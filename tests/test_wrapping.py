@@ -154,7 +154,7 @@ def _arrow(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 
 def _bulk(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = BulkDecoder(tokenizer, column="ids", to="text", **ALL)
+    decoder = BulkDecoder(tokenizer, column="ids", **ALL)
     table = decoder(pa.table({"ids": [ids]}))
     return None, table["text"][0].as_py()
 

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 from tokenizers.decoders import DecodeStream as LibraryStream
@@ -89,15 +89,29 @@ def _lists(size: int) -> Callable[[list[int]], list[Any]]:
     return lambda ids: [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
+@dataclass
+class _CompletionOutput:
+    """What vLLM's class of this name has, which is a dataclass too."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: float | None = None
+    logprobs: object = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+class _RequestOutput:
+    """What a reader uses of vLLM's class of this name, which is no dataclass."""
+
+    def __init__(self, request_id: str, outputs: list[_CompletionOutput]) -> None:
+        self.request_id, self.outputs, self.finished = request_id, outputs, False
+
+
 def _vllm(token_ids: list[int]) -> list[Any]:
     """Return objects like vLLM's ``RequestOutput`` of deltas."""
-    return [
-        SimpleNamespace(
-            request_id="1",
-            outputs=[SimpleNamespace(index=0, text="", token_ids=[each], finish_reason=None)],
-        )
-        for each in token_ids
-    ]
+    return [_RequestOutput("1", [_CompletionOutput(0, "", [each])]) for each in token_ids]
 
 
 def _sglang(token_ids: list[int]) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -17,9 +18,6 @@ from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import guarded
-
-Context = tuple[tuple[int, ...], tuple[int, ...]]
-"""The ids before and after a token in question."""
 
 
 class AddedTokens(BaseTokenizer):
@@ -56,8 +54,8 @@ class AddedTokens(BaseTokenizer):
     # --- skipped tokens ---------------------------------------------------------------------------
 
     def is_skipped(self, token_id: int) -> bool:
-        # Decode with and without skipping. The library skips by text, so only ids with the text of
-        # an added token are tested, once each.
+        # The library skips by text, so only ids with the text of an added token are tested, once
+        # each.
         if (
             token_id not in self._added_tokens
             and self.id_to_token(token_id) not in self._added_texts
@@ -76,55 +74,38 @@ class AddedTokens(BaseTokenizer):
         """
         added = sorted(self._added_tokens)
         ordinary = [i for i in added if i not in self._special_ids]
-        try:
-            with suppressed:
-                if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
-                    return sorted(self._special_ids)
-        except TokenizerLibraryError:  # a decoder that panics
-            pass
+        with suppress(TokenizerLibraryError), suppressed:  # a decoder may panic
+            if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
+                return sorted(self._special_ids)
         return [i for i in added if self.is_skipped(i)]
 
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.
 
-        A token that has no text alone is also decoded beside other tokens.
+        A token that has no text alone is also decoded between, and before, other tokens: a CTC pad
+        is between two equal ones, and Metaspace removes the first space.
         """
-        for before, after in self._contexts():
-            try:
-                with suppressed:
-                    shown = self.decode([*before, token_id, *after], skip_special_tokens=False)
-                    if shown != self.decode([*before, token_id, *after], skip_special_tokens=True):
-                        return True
-                    if shown != self.decode([*before, *after], skip_special_tokens=False):
-                        return False
-            except TokenizerLibraryError:
-                continue
+        contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
+        # An unknown decoder may panic on an empty list.
+        for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
+            with suppress(TokenizerLibraryError), suppressed:
+                ids = [*before, token_id, *after]
+                shown = self.decode(ids, skip_special_tokens=False)
+                if shown != self.decode(ids, skip_special_tokens=True):
+                    return True
+                if shown != self.decode([*before, *after], skip_special_tokens=False):
+                    return False
         # It never has text, so the answer does not matter.
-        return token_id in self._added_tokens and self._added_tokens[token_id].special
-
-    def _contexts(self) -> Iterator[Context]:
-        """Yield contexts in which a token can show whether it is skipped.
-
-        The empty context comes first, because it suffices for nearly every token. An unknown
-        decoder may panic on an empty list, so it does not get the empty context.
-        """
-        if self.rules is not None:
-            yield (), ()
-        yield from self._neighbours
+        return token_id in self._special_ids
 
     @cached_property
-    def _neighbours(self) -> list[Context]:
-        """Contexts in which a token without own text changes the text.
-
-        Between two equal tokens (a CTC repeat, a space), as the first (Metaspace keeps the second
-        space), and inside a character of two byte tokens.
-        """
-        ordinary = [i for i in range(1000) if self._is_ordinary(i)]
-        spaced = [i for i in ordinary if "\u2581" in (self.id_to_token(i) or "")]
-        contexts: list[Context] = [((i,), (i,)) for i in ordinary[:2]]
-        contexts += [((), (i,)) for i in (*ordinary[:1], *spaced[:1])]
-        lead, trail = self.token_to_id("<0xC3>"), self.token_to_id("<0xA9>")
-        return contexts if lead is None or trail is None else [*contexts, ((lead,), (trail,))]
+    def _neighbours(self) -> list[int]:
+        """An ordinary token, one that begins with a space, and the first byte of a character."""
+        ordinary = (i for i in range(1000) if self._is_ordinary(i))
+        texts = {i: self.id_to_token(i) or "" for i in ordinary}
+        spaced = [i for i, text in texts.items() if "\u2581" in text]
+        lead = self.token_to_id("<0xC3>")
+        return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
 
     def _is_ordinary(self, token_id: int) -> bool:
         text = self.id_to_token(token_id)

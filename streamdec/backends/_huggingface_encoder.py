@@ -43,9 +43,6 @@ class HuggingFaceEncoder(AddedTokens):
 
     # --- ids --------------------------------------------------------------------------------------
 
-    def _ids(self, text: str, special: Special) -> Sequence[int]:
-        return Encoding(self._all_ids([text], special, add_special_tokens=False)[0]).ids
-
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:

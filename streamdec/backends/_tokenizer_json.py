@@ -1,52 +1,70 @@
-"""Read a ``tokenizer.json``: its content, the tokenizer, and the changed ids.
-
-``tokenizers`` makes the tokenizer, and may assign other ids than the file.
-"""
+"""Read a ``tokenizer.json``: its content, the tokenizer, and the changed ids."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
+
+if TYPE_CHECKING:
+    from streamdec.folders.assembled import Assembled
 
 _BOM = "\ufeff"
 _LIST = re.compile(rb"\s*:\s*(\[)")
-# None of these matches inside a vocabulary: a quote in a string follows a backslash, and the value
-# of a token is a number.
 _ADDED_TOKENS = b'"added_tokens"'
-_VOCABULARY = re.compile(rb'"vocab"\s*:\s*[{\[]')
-_MERGES = re.compile(rb'"merges"\s*:\s*\[')
-_LAST_FIELD = re.compile(rb'"(?:byte_fallback|unk_token)"\s*:\s*["tfn]')
-_LAST_FIELD_SIZE = 200
+"""It does not match inside a vocabulary, where the value of a token is a number."""
 _MOST_LISTS = 4
 """The most lists of added tokens that are read. A file has one; objects in it may have others."""
 
 
-def read_json(source: str | os.PathLike[str]) -> tuple[bytes, str, Path | None]:
-    """Return the JSON in ``source``, its name, and its path (None for JSON text).
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A ``tokenizer.json``, and where it is from."""
 
-    Raises :class:`TokenizerLoadError`, which names the path.
+    content: bytes
+    name: str
+    """Its path, its folder, or a phrase."""
+    path: Path | None = None
+    """Its file, or the file that it was made from; None for JSON text."""
+    applies: bool = False
+    """Whether the other files in the folder are applied."""
+    is_asked: bool = False
+    """Whether the caller asked for that."""
+    assembled: Assembled | None = None
+    """What it was made from, if the folder has no ``tokenizer.json``."""
+
+
+def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
+    """Return the JSON in ``source``: a path, a folder, or the text itself.
+
+    ``applies`` is ``apply_tokenizer_config``. Raises :class:`TokenizerLoadError`, which names the
+    path, and TypeError if ``applies`` is true for JSON text.
     """
     if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
-        return source.encode("utf-8", "surrogatepass"), "JSON text", None
+        if applies:
+            raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
+        return Source(source.encode("utf-8", "surrogatepass"), "JSON text")
     name = os.fsdecode(source)
     path = Path(name)
     try:
-        path = path / "tokenizer.json" if path.is_dir() else path
+        is_folder = path.is_dir()
     except OSError as error:
         raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
-    return read_bounded(path), name, path
+    if is_folder:
+        path /= "tokenizer.json"
+    does_apply = is_folder if applies is None else applies
+    return Source(read_bounded(path), name, path, does_apply, bool(applies))
 
 
 def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
@@ -85,16 +103,13 @@ def _with_other_ids(
 
     The library silently assigns the next free id instead of the declared one.
     """
-    others = {
-        text: f"{text!r:.60} is {tokenizer.token_to_id(text)}, not {wanted}"
-        for text, wanted in ((token["content"], token.get("id")) for token in declared)
-        if tokenizer.token_to_id(text) != wanted
-    }
+    wanted = {token["content"]: token.get("id") for token in declared}
+    others = [text for text, i in wanted.items() if tokenizer.token_to_id(text) != i]
     if others:
-        shown = "; ".join(list(others.values())[:3]) + ("; …" if len(others) > 3 else "")
-        message = f"{name}: {len(others)} added tokens have other ids than the file says: {shown}"
-        warn(message)
-    return list(others)
+        told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
+        shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
+        warn(f"{name}: {len(others)} added tokens have other ids than the file says: {shown}")
+    return others
 
 
 def _declared(content: bytes) -> Iterator[dict[str, Any]]:
@@ -124,29 +139,3 @@ def _lists_of_added(content: bytes) -> Iterator[int]:
         end = found + len(_ADDED_TOKENS)
         if value := _LIST.match(content, end):
             yield value.start(1)
-
-
-def vocabulary_hash(content: bytes, size: int) -> str:
-    """Return 16 hexadecimal digits over the vocabulary as a tokenizer.json spells it.
-
-    Args:
-        content: The file.
-        size: The number of tokens of its model.
-
-    The compact and the indented form of a file have the same digits. Another order of the tokens,
-    or another way to escape characters, gives other digits. This takes 1 to 2 % of the time of
-    loading; parsing the vocabulary would take 15 %.
-    """
-    found = _VOCABULARY.search(content)
-    start = found.end() if found else 0
-    tail = max(start, len(content) - _LAST_FIELD_SIZE)
-    after = _MERGES.search(content, start) or _LAST_FIELD.search(content, tail)
-    vocabulary = content[start : after.start() if after else None].rstrip(b"}], \n")
-    if b"\n" in vocabulary:
-        compact = vocabulary.translate(None, b" \n")
-        indent = len(vocabulary) - len(vocabulary.lstrip(b" \n"))
-        # The exact amount of white space that indents an object or, as the library writes it, an
-        # array of pairs. Further white space may belong to tokens and is kept.
-        if len(vocabulary) - len(compact) in ((indent + 1) * size, 32 * size - 7):
-            vocabulary = compact
-    return hashlib.sha256(vocabulary).hexdigest()[:16]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -274,14 +274,16 @@ class GGUFTokenizer(BaseTokenizer):
         return ""
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        encoder = self._encoder
-        if isinstance(encoder, str):
-            raise EncodeError(f"{self.name!r} can decode but not encode: {encoder}")
+        encoder = self._working_encoder()
         return Encoding(encoder._all_ids([text], special, add_special_tokens=False)[0]).ids
 
-    def _encoding_identity(self) -> bytes:
-        table = (self._kind, self._tokens, self._types, self._scores, self._merges)
-        return repr((table, self._pre, self._strips, self._roles, self._adds)).encode()
+    def _working_encoder(self) -> HuggingFaceTokenizer:
+        if isinstance(self._encoder, str):
+            raise EncodeError(f"{self.name!r} can decode but not encode: {self._encoder}")
+        return self._encoder
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return self._working_encoder().library_encode()
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]

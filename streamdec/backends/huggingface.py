@@ -15,14 +15,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._tokenizer_json import parse, read_json, switch_off_dropout, vocabulary_hash
+from streamdec.backends._tokenizer_json import Source, parse, read_source, switch_off_dropout
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
@@ -33,14 +33,11 @@ from streamdec.protocols import TextRules
 from streamdec.tokenizers._common import bytes_of, fingerprint_of, guarded, listed_ids
 from streamdec.tokenizers._instrumented import instrumented_decode
 
-if TYPE_CHECKING:
-    from streamdec.folders.assembled import Assembled
-
 __all__ = ["HuggingFaceTokenizer"]
 
 _KEPT = (
-    *("_tokenizer", "name", "_folder", "_content_hash", "_vocabulary_hash", "_renumbered"),
-    *("tokenizer_config_changes", "_roles", "_chat", "_cache"),
+    *("_tokenizer", "name", "_folder", "_file_hash", "renumbered"),
+    *("tokenizer_config_changes", "_roles", "_chat"),
 )
 """The pickled state."""
 _ADDED_IN_SAMPLE = 64
@@ -96,14 +93,12 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     """The changes by the files beside the tokenizer.json; None if they were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
-    _content_hash: bytes | None
-    """SHA-256 of the tokenizer.json; None without one, or if other files changed it."""
-    _vocabulary_hash: str | None
-    """Hash of the vocabulary in the tokenizer.json; None without a file, or if it is small."""
+    _file_hash: str = ""
+    """Hash of the file with the vocabulary; empty without a file, or if the vocabulary is small."""
     _roles: Mapping[str, str] | None = None
     """The role tokens; None if the files beside the tokenizer.json are read for them."""
-    _renumbered: Sequence[str] = ()
-    """Added tokens whose ids differ from those in the tokenizer.json."""
+    renumbered: Sequence[str] = ()
+    """Added tokens to which the library assigned other ids than the file declares."""
     _had_dropout = False
     """Whether the tokenizer.json has a dropout, which is switched off."""
 
@@ -114,80 +109,46 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         apply_tokenizer_config: bool | None = None,
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
-            self._take(*read_json(source), apply_tokenizer_config)
+            self._take(read_source(source, apply_tokenizer_config))
         elif apply_tokenizer_config:
             raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer object")
         else:
             self._tokenizer, self.name = _given(source)
-            self._folder = self._content_hash = self._vocabulary_hash = None
+            self._folder = None
             self._forget()
 
-    def _take(
-        self,
-        content: bytes,
-        name: str,
-        path: Path | None,
-        apply_tokenizer_config: bool | None,
-        *,
-        is_folder: bool = False,
-    ) -> bytes:
-        """Load ``content`` and return its SHA-256.
-
-        ``path`` is the file from which it was read; None if it was not read from a file.
-        """
-        self.name = name
-        shown = name if path is None else repr(str(path))
-        self._tokenizer, self._renumbered = parse(content, shown)
+    def _take(self, source: Source) -> str:
+        """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
+        self.name, made = source.name, source.assembled
+        self._folder = None if source.path is None else source.path.parent
+        shown = self.name if source.path is None else repr(str(source.path))
+        self._tokenizer, self.renumbered = parse(source.content, shown)
         self._had_dropout = switch_off_dropout(self._tokenizer, shown)
-        self._folder = None if path is None else path.parent
-        self._content_hash = found = hashlib.sha256(content).digest()
-        size = self._model_size
-        self._vocabulary_hash = vocabulary_hash(content, size) if size > _MOST_ASKED else None
-        if apply_tokenizer_config and path is None:
-            raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
-        # For a folder, ``name`` is the folder and ``path`` the file in it.
-        is_asked = bool(apply_tokenizer_config)
-        if apply_tokenizer_config is None:
-            apply_tokenizer_config = is_folder or (path is not None and path != Path(name))
-        if path is not None and apply_tokenizer_config:
-            self._apply_config(content, path.parent, is_asked=is_asked)
-        self._forget()
-        return found
-
-    def _apply_config(self, content: bytes, folder: Path, *, is_asked: bool) -> None:
-        """Apply the settings of the files in ``folder``."""
-        try:
-            self._tokenizer, self.tokenizer_config_changes = apply_config(
-                self._tokenizer, content, folder, is_asked=is_asked
-            )
-        except TokenizerLoadError as error:
-            hint = "apply_tokenizer_config=False loads only the tokenizer.json"
-            raise type(error)(f"{error} ({hint})") from error
-        if self.tokenizer_config_changes:
-            self._content_hash = None  # the file alone no longer identifies the tokenizer
-
-    def _take_assembled(self, made: Assembled, path: Path) -> None:
-        """Load a tokenizer.json made in memory from ``path`` and the files beside it."""
-        self.name, self._folder = str(path), path.parent
-        tokenizer, self._renumbered = parse(made.content, repr(self.name))
-        self._content_hash = self._vocabulary_hash = None
-        self._roles = made.tokens.roles
-        self._tokenizer, self.tokenizer_config_changes = apply_config(
-            tokenizer, made.content, path.parent, is_asked=False, assembled=made
-        )
+        if made is not None:
+            self._roles = made.tokens.roles
+        digest = hashlib.sha256(source.content).hexdigest() if made is None else made.sha256
         if self._model_size > _MOST_ASKED:
-            content = guarded(self._tokenizer.to_str).encode()
-            self._vocabulary_hash = vocabulary_hash(content, self._model_size)
+            self._file_hash = digest[:16]
+        if source.applies and self._folder is not None:
+            try:
+                self._tokenizer, self.tokenizer_config_changes = apply_config(
+                    self._tokenizer,
+                    source.content,
+                    self._folder,
+                    is_asked=source.is_asked,
+                    assembled=made,
+                )
+            except TokenizerLoadError as error:
+                if made is not None:
+                    raise
+                hint = "apply_tokenizer_config=False loads only the tokenizer.json"
+                raise type(error)(f"{error} ({hint})") from error
         self._forget()
+        return digest
 
     def _forget(self) -> None:
         self._skipped: dict[int, bool] = {}
         self._last_asked: tuple[int, str | None] = (-1, None)
-
-    @property
-    def renumbered(self) -> Sequence[str]:
-        """Added tokens to which the library assigned other ids than the file declares."""
-        return self._renumbered
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
@@ -277,7 +238,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         each, rules = self._compiled
         decoder = (each, rules or self._stages, *filter(None, [self._word_end]))
         digits = fingerprint_of(decoder, size, texts, self._skipped_ids)
-        return f"{digits}-{self._vocabulary_hash}" if self._vocabulary_hash else digits
+        return f"{digits}-{self._file_hash}" if self._file_hash else digits
 
     def sample_ids(self) -> list[int]:
         """Return added tokens, byte tokens, and a spread over the vocabulary.
@@ -294,15 +255,12 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _encoding_identity(self) -> bytes | None:
-        if self._content_hash is not None:
-            return self._content_hash
-        try:
-            return guarded(self._tokenizer.to_str).encode()
-        except TokenizerLibraryError:  # parts that are written in Python
-            return None
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        def encode(text: str) -> list[int]:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return ids
 
-    # --- the vocabulary ---------------------------------------------------------------------------
+        return "tokenizers", encode
 
     def id_to_token(self, token_id: int) -> str | None:
         # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.

@@ -17,12 +17,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from streamdec import hooks
-from streamdec.backends._tokenizer_json import read_json
+from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special, encoding_of
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
@@ -34,7 +33,6 @@ from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, ver
 
 if TYPE_CHECKING:
     from streamdec.fastpath._fastokens_check import FastokensCheck
-    from streamdec.folders.assembled import Assembled
 
 __all__ = ["HybridTokenizer"]
 
@@ -106,99 +104,37 @@ class HybridTokenizer(HuggingFaceTokenizer):
         apply_tokenizer_config: bool | None = None,
     ) -> None:
         options = FastOptions.of(fast, strict=strict)
-        self._load(source, options, apply_tokenizer_config=apply_tokenizer_config)
+        self._load(read_source(source, apply_tokenizer_config), options)
 
     @classmethod
-    def from_file(
-        cls,
-        path: Path,
-        options: FastOptions,
-        *,
-        apply_tokenizer_config: bool | None,
-        is_folder: bool,
-        revision: str | None = None,
-    ) -> Self:
-        """Return the tokenizer of the ``tokenizer.json`` in ``path``.
+    def _of(cls, source: Source, options: FastOptions, **report: Any) -> Self:
+        """Return the tokenizer of ``source``.
 
-        ``is_folder`` says whether the caller named its folder; ``revision`` is the commit, for the
-        report. ``options`` are checked, and ``apply_tokenizer_config`` is as for the class.
-
-        Raises the errors of :class:`~streamdec.HuggingFaceTokenizer`.
+        ``options`` are checked, and ``report`` has fields of the report. Raises the errors of
+        :class:`~streamdec.HuggingFaceTokenizer`.
         """
         self = cls.__new__(cls)
-        config = apply_tokenizer_config
-        self._load(
-            path,
-            options,
-            apply_tokenizer_config=config,
-            is_folder=is_folder,
-            revision=revision,
-        )
+        self._load(source, options, **report)
         return self
 
-    def _load(
-        self,
-        source: str | os.PathLike[str],
-        options: FastOptions,
-        *,
-        apply_tokenizer_config: bool | None,
-        is_folder: bool = False,
-        revision: str | None = None,
-    ) -> None:
+    def _load(self, source: Source, options: FastOptions, **report: Any) -> None:
         started = perf_counter()
-        content, name, path = read_json(source)
-        sha256 = self._take(content, name, path, apply_tokenizer_config, is_folder=is_folder)
-        is_changed = self.tokenizer_config_changes or self._had_dropout
-        content_of = self._as_json if is_changed else lambda: content
-        self._report_loading("huggingface", sha256, started, revision, options)
-        self._begin_trial(content_of, options)
-
-    @classmethod
-    def from_assembled(
-        cls,
-        made: Assembled,
-        path: Path,
-        options: FastOptions,
-        *,
-        form: str,
-        revision: str | None = None,
-    ) -> Self:
-        """Return the tokenizer of a ``tokenizer.json`` that was made in memory.
-
-        ``path`` is the file that ``made`` was made from, ``form`` its format, and ``revision`` the
-        commit, for the report. ``options`` are checked.
-
-        Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason.
-        """
-        self = cls.__new__(cls)
-        started = perf_counter()
-        self._take_assembled(made, path)
-        self._report_loading(form, made.sha256, started, revision, options)
-        self._begin_trial(self._as_json, options)
-        return self
+        told: dict[str, Any] = {
+            "format": "huggingface",
+            "requested": options.fast,
+            "requested_by": options.requested_by,
+            "active": "huggingface",
+            "reason": _OFF,
+            "versions": versions_of(("tokenizers", "fastokens")),
+            "sha256": self._take(source),
+            "seconds": {"huggingface": perf_counter() - started},
+        }
+        self.report = TokenizerReport(**told | report)
+        is_changed = self.tokenizer_config_changes or self._had_dropout or source.assembled
+        self._begin_trial(self._as_json if is_changed else lambda: source.content, options)
 
     def _as_json(self) -> bytes:
         return guarded(self._tokenizer.to_str).encode()
-
-    def _report_loading(
-        self,
-        form: str,
-        sha256: bytes,
-        started: float,
-        revision: str | None,
-        options: FastOptions,
-    ) -> None:
-        self.report = TokenizerReport(
-            format=form,
-            requested=options.fast,
-            requested_by=options.requested_by,
-            active="huggingface",
-            reason=_OFF,
-            versions=versions_of(("tokenizers", "fastokens")),
-            sha256=sha256.hex(),
-            revision=revision,
-            seconds={"huggingface": perf_counter() - started},
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, and how it was loaded."""
@@ -211,14 +147,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.report = state["report"]
-        options: FastOptions = state["options"]
+        self.report, options = state["report"], state["options"]
         if state["wants_fast"]:
             # Checked again, because another version of fastokens may be installed here.
             self.report = replace(self.report, active="huggingface", guarded="", differing=())
-            self._begin_trial(self._as_json, options)
         else:
-            self._begin_trial(self._as_json, replace(options, fast="off"))
+            options = replace(options, fast="off")
+        self._begin_trial(self._as_json, options)
 
     # --- which library encodes --------------------------------------------------------------------
 
@@ -235,24 +170,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
         from streamdec.fastpath._fastokens_check import FastokensCheck
 
         check = FastokensCheck(
-            self._tokenizer,
-            content,
-            renumbered=self._renumbered,
-            slow_ids=self.slow_ids,
-            is_stopped=self._is_stopped,
+            self._tokenizer, content, self.renumbered, self.slow_ids, self._is_stopped
         )
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return
         self.report = replace(self.report, reason=_LATER)
         self._waiting, self._encoded = [check], 0
-
-    def _count(self, texts: Sequence[str]) -> None:
-        """Count texts of huggingface, and begin the build if it is worth it."""
-        if self._waiting:
-            self._encoded += sum(map(len, texts))
-            if self._encoded >= WORTH:
-                self._start()
 
     def _start(self) -> None:
         """Begin to build fastokens in a thread, unless that has begun."""
@@ -267,8 +191,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         try:
             thread.start()
         except RuntimeError as error:
-            no_thread = TokenizerLoadError(f"cannot start a thread to build fastokens: {error}")
-            self._fall_back(check, no_thread)
+            self._fall_back(check, TokenizerLoadError(f"cannot start a thread: {error}"))
 
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """Wait until it is decided which library encodes, and return the report.
@@ -352,7 +275,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
             and len(text) <= _SHORT
             and special == "parse"
             and GUARDED not in text
-            and self._cache is None
             and not hooks.installed
             and not add_special_tokens
         ):
@@ -374,20 +296,15 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast = self._fast
         if fast is None:
             return None
-        for text in texts:
-            if GUARDED in text:
-                return None
+        if any(GUARDED in text for text in texts):
+            return None
         as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
         try:
             return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
         except TokenizerLibraryError as error:
             # A failure of fastokens must not fail the request.
-            _log.warning(
-                "%r: fastokens failed, so %s encodes this call: %s",
-                self.name,
-                self.tokenizer_type,
-                error,
-            )
+            told = "%r: fastokens failed, so %s encodes this call: %s"
+            _log.warning(told, self.name, self.tokenizer_type, error)
             self._tell("fails")
             return None
 
@@ -398,7 +315,10 @@ class HybridTokenizer(HuggingFaceTokenizer):
         if found is not None:
             return found
         slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        self._count(texts)
+        if self._waiting:
+            self._encoded += sum(map(len, texts))
+            if self._encoded >= WORTH:
+                self._start()
         return slow
 
     def slow_ids(

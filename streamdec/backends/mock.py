@@ -29,7 +29,14 @@ from streamdec.protocols import (
     WordPiece,
 )
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import bytes_of, checked_ids, fingerprint_of, guarded
+from streamdec.tokenizers._common import (
+    any_of,
+    bytes_of,
+    checked_ids,
+    fingerprint_of,
+    guarded,
+    refuse_special,
+)
 from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["MockTokenizer"]
@@ -94,7 +101,11 @@ class MockTokenizer(BaseTokenizer):
         """
         self = cls()
         self._rules = _rules_of(decoder)
-        spell = _byte_fallback_piece if decoder == "byte_fallback" else _speller(self._rules)
+        spell: Callable[[bytes], Piece] = bytes.decode
+        if decoder == "byte_fallback":
+            spell = _byte_fallback_piece
+        elif isinstance(self._rules.rule, RawBytes):
+            spell = bytes
         self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
         self._special_ids = frozenset(special_ids)
         if strange := self._special_ids - self._pieces.keys():
@@ -110,7 +121,7 @@ class MockTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle only the arguments, without the computed tables."""
-        given = ("_pieces", "_special_ids", "_rules", "_tokens", "_cache")
+        given = ("_pieces", "_special_ids", "_rules", "_tokens")
         return {name: getattr(self, name) for name in given}
 
     @property
@@ -163,19 +174,11 @@ class MockTokenizer(BaseTokenizer):
         tokens are never added, and with a table never parsed.
         """
         if special == "forbid":
-            self._forbid(text)
+            refuse_special(text, any_of(self.special_tokens.all))
         if self._tokens is None:
             known = _ALL_WORDS if special == "parse" else _WORDS
             return [known[word] for word in text.split() if word in known]
         return list(self._longest(text.encode()))
-
-    def _encoding_identity(self) -> bytes:
-        return repr((self._tokens, sorted(self._special_ids))).encode()
-
-    def _forbid(self, text: str) -> None:
-        for name in self.special_tokens.all:
-            if name and name in text:
-                raise EncodeError(f"the text has a special token, which is forbidden: {name!r}")
 
     def _longest(self, data: bytes) -> Iterator[int]:
         """Yield the id of the longest token at each place. Raises EncodeError."""
@@ -244,10 +247,6 @@ def _rules_of(decoder: str | DecodingRule | TextRules) -> TextRules:
     return TextRules(_NAMED[decoder])
 
 
-def _speller(rules: TextRules) -> Callable[[bytes], Piece]:
-    return bytes if isinstance(rules.rule, RawBytes) else bytes.decode
-
-
 def _byte_fallback_piece(token: bytes) -> Piece:
     is_byte = len(token) == 1 and token[0] >= 0x80
     return f"<0x{token[0]:02X}>" if is_byte else token.decode()
@@ -271,11 +270,14 @@ def _as_bytes(piece: Piece) -> bytes:
 
 def _whole_decoder(rules: TextRules) -> Callable[[Sequence[Piece]], str]:
     """Return a function from pieces to text, by Python or the library."""
-    head, tail = _head(rules.rule), _tail(rules)
-    return lambda pieces: tail(head(pieces))
+    character, count = rules.strip_left
+    stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
+    stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
+    head, tail = _joiner(rules.rule), decoders.Sequence(stages)
+    return lambda pieces: guarded(tail.decode, [head(pieces)])
 
 
-def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
+def _joiner(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
     if isinstance(rule, RawBytes):
         return lambda pieces: b"".join(map(_as_bytes, pieces)).decode("utf-8", "replace")
     if isinstance(rule, Joined):
@@ -284,9 +286,11 @@ def _head(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
     return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
 
 
-def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
+def _library_stages(rule: DecodingRule | None) -> list[decoders.Decoder]:
     """Return the decoders of ``tokenizers`` for ``rule``, a rule for text."""
     match rule:
+        case None:
+            return []
         case ByteLevel():
             return [decoders.ByteLevel()]
         case Concatenation():
@@ -295,24 +299,11 @@ def _library_stages(rule: DecodingRule) -> list[decoders.Decoder]:
             scheme = "always" if prepend else "never"
             return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
         case ByteFallback(metaspace):
-            return [decoders.ByteFallback(), *_metaspace_stages(metaspace)]
+            return [decoders.ByteFallback(), *_library_stages(metaspace)]
         case WordPiece(prefix, cleanup):
             return [decoders.WordPiece(prefix, cleanup=cleanup)]
         case BPESuffix(suffix):
             return [decoders.BPEDecoder(suffix)]
         case CTC(pad, delimiter, cleanup, metaspace):
-            return [decoders.CTC(pad, delimiter, cleanup), *_metaspace_stages(metaspace)]
+            return [decoders.CTC(pad, delimiter, cleanup), *_library_stages(metaspace)]
     raise TypeError(f"not a DecodingRule of text: {rule!r}")
-
-
-def _metaspace_stages(metaspace: Metaspace | None) -> list[decoders.Decoder]:
-    return [] if metaspace is None else _library_stages(metaspace)
-
-
-def _tail(rules: TextRules) -> Callable[[str], str]:
-    """Return the changes to the whole text."""
-    character, count = rules.strip_left
-    stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
-    stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
-    chain = decoders.Sequence(stages)
-    return lambda text: guarded(chain.decode, [text])

@@ -1,24 +1,35 @@
-"""Read rank files: the tokens of a byte-level BPE in the order of their merges.
+"""Rank files: their tokens, which encoding they have, and where they are.
 
-In: the bytes of a file, with a line for each token: its bytes in base64, a space, its rank. Out:
-the rank of each token. Errors name the file, and the line if one is wrong.
+In: the bytes of a file, with a line for each token: its bytes in base64, a space, its rank; or the
+name of an encoding. Out: the rank of each token; the :class:`EncodingSpec` with all special tokens;
+the content of a file in tiktoken's cache. Errors name the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from streamdec.errors import TokenizerLoadError
-from streamdec.tokenizers._common import MAX_ID
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.folders.folder_tokens import FolderTokens
+from streamdec.tokenizers._common import MAX_ID, guarded
+from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.tokenizers.folder_files import read_bounded
 
+MAX_TOKEN = 2**14
+"""Bytes of a token; the longest known has 2,048. fastokens takes quadratic time for a token."""
 _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
+_MAX_CHARS = 400_000
+_MAX_RUN = 25_000
+_RUN = re.compile(r"\s++|\S++")
 
 
 def parse_ranks(
@@ -29,8 +40,8 @@ def parse_ranks(
     With ``is_numbered`` the ranks in the file are ignored: a token has the number of distinct
     tokens before it.
 
-    Raises :class:`TokenizerLoadError`, which gives ``name`` and the line, for a line that is not a
-    token and a rank, and for a token or a rank that occurs twice.
+    Raises :class:`TokenizerLoadError`, which gives ``name``, for a line that is not a token and a
+    rank, and for a token or a rank that occurs twice.
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(content.splitlines(), 1):
@@ -69,11 +80,146 @@ def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def encodings_of(
-    sha256: str, encodings: Mapping[str, EncodingSpec] = ENCODINGS
-) -> list[EncodingSpec]:
-    """Return the ``encodings`` whose rank file has this hash, the default one first."""
-    return [spec for spec in encodings.values() if sha256 in {file.sha256 for file in spec.files}]
+# --- the encoding of a rank file ------------------------------------------------------------------
+
+
+def spec_of(
+    sha256: str,
+    name: str,
+    encoding: str | EncodingSpec | None = None,
+    declared: FolderTokens | None = None,
+) -> EncodingSpec:
+    """Return the encoding of the rank file with this ``sha256``.
+
+    ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` for an unknown file
+    without ``encoding``, and for a file that does not belong to ``encoding``.
+    """
+    found = encodings_of(sha256)
+    if encoding is not None:
+        spec = named_spec(encoding)
+        if spec.files and sha256 not in {file.sha256 for file in spec.files}:
+            is_of = (
+                f"it is the file of {found[0].name}" if found else f"its SHA-256 is {sha256[:16]}…"
+            )
+            raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: {is_of}")
+        return spec
+    code = "" if declared is None else declared.code
+    found += [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
+    if found:
+        return found[0]
+    known = ", ".join(ENCODINGS)
+    beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""
+    raise TokenizerLoadError(
+        f"{name}: an unknown rank file (SHA-256 {sha256[:16]}…), not one of {known}; such a file "
+        "does not say how text is split: pass encoding=EncodingSpec(name, pattern, special_tokens)"
+        f"{beside}"
+    )
+
+
+def encodings_of(sha256: str) -> list[EncodingSpec]:
+    """Return the encodings whose rank file has this hash, the default one first."""
+    return [spec for spec in ENCODINGS.values() if sha256 in {file.sha256 for file in spec.files}]
+
+
+def named_spec(encoding: str | EncodingSpec) -> EncodingSpec:
+    """Return the encoding of that name. Raises TokenizerLoadError if there is none."""
+    if isinstance(encoding, EncodingSpec):
+        return encoding
+    if encoding not in ENCODINGS:
+        raise TokenizerLoadError(f"no encoding {encoding!r:.80}; known: {', '.join(ENCODINGS)}")
+    return ENCODINGS[encoding]
+
+
+def with_declared(
+    spec: EncodingSpec, ranks: Mapping[bytes, int], declared: FolderTokens | None, name: str
+) -> EncodingSpec:
+    """Return ``spec`` with the special tokens of ``declared``."""
+    by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
+    first = max(ranks.values()) + 1
+    if spec.code and by_id and min(by_id) != first:
+        what = f"its tokens end before {first}, and special tokens of {spec.name} begin at"
+        raise TokenizerLoadError(f"{name}: {what} {min(by_id)}")
+    reserved = range(first, first + spec.num_reserved)
+    by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
+    tokens = {} if declared is None else declared.by_id()
+    if not tokens:
+        special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
+        return replace(spec, special_tokens=special_tokens)
+    taken = frozenset(tokens).intersection(ranks.values())
+    if taken:
+        some = ", ".join(map(str, sorted(taken)[:5]))
+        what = f"tokenizer_config.json adds tokens with ids that the rank file has already: {some}"
+        raise TokenizerLoadError(f"{name}: {what}")
+    by_id.update({token_id: token.content for token_id, token in tokens.items()})
+    special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
+    if len(special_tokens) < len(by_id):
+        raise TokenizerLoadError(f"{name}: tokenizer_config.json has two tokens with the same name")
+    return replace(spec, special_tokens=special_tokens)
+
+
+def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
+    """Raise TokenizerLoadError for ranks that make a library panic or take long."""
+    if (longest := max(map(len, ranks))) > MAX_TOKEN:
+        what = f"a token of {longest} bytes, and at most {MAX_TOKEN} are allowed"
+        raise TokenizerLoadError(f"{name}: it has {what}")
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise TokenizerLoadError(
+            f"{name}: {len(missing)} bytes have no token, such as {missing[0]:#04x}"
+        )
+    clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
+    if clash:
+        raise TokenizerLoadError(f"{name}: the id {min(clash)} is also the id of a special token")
+
+
+def encoding_of_model(model: str) -> str | None:
+    """Return tiktoken's encoding of ``model``; None if unknown or without tiktoken."""
+    try:
+        import tiktoken
+
+        name = tiktoken.encoding_name_for_model(model)
+    except (ImportError, KeyError):
+        return None
+    return name if name in ENCODINGS else None
+
+
+# --- finding a rank file --------------------------------------------------------------------------
+
+
+def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, str]:
+    """Return the content of the rank file of ``spec``, and its path or URL.
+
+    The file is taken from tiktoken's cache, or downloaded if ``allow_download`` is true. Raises
+    TokenizerLoadError if that fails.
+    """
+    for known in spec.files:
+        path = cached_file(known)
+        if path is not None:
+            content = read_bounded(path)
+            if sha256_of(content) == known.sha256:
+                return content, str(path)
+    file = next((file for file in spec.files if file.url), None)
+    missing = f"the rank file of {spec.name} is not in the cache"
+    if file is None:
+        reason = "it cannot be downloaded, because no address of it is known"
+        raise TokenizerLoadError(f"{missing}: {reason}. Give the path of the file")
+    reason = "downloads are not allowed (allow them with allow_download=True)"
+    if allow_download:
+        try:
+            return _download(file), file.url
+        except TokenizerLibraryError as error:
+            reason = f"the download failed ({error.__cause__!r:.200})"
+    raise TokenizerLoadError(
+        f"{missing}: {reason}. Give the path of the file ({file.url}), or put it into the folder "
+        "that TIKTOKEN_CACHE_DIR names, as tiktoken does"
+    )
+
+
+def _download(file: RankFile) -> bytes:
+    """Download with tiktoken, which checks the SHA-256 and caches the file."""
+    load = library("tiktoken.load", "tiktoken")
+    content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
+    return content
 
 
 def cached_file(file: RankFile) -> Path | None:
@@ -89,3 +235,27 @@ def cached_file(file: RankFile) -> Path | None:
         return None
     path = Path(folder) / hashlib.sha1(file.url.encode(), usedforsecurity=False).hexdigest()
     return path if path.is_file() else None
+
+
+# --- splitting long texts -------------------------------------------------------------------------
+
+
+def cut(text: str) -> list[str]:
+    """Return the parts of ``text`` that are encoded separately.
+
+    The references of Llama and Kimi split a text after 400,000 characters, and each run of white
+    space, or of other characters, after 25,000.
+    """
+    if len(text) <= _MAX_RUN:
+        return [text]
+    parts = (text[start : start + _MAX_CHARS] for start in range(0, len(text), _MAX_CHARS))
+    return [run for part in parts for run in _cut_runs(part)]
+
+
+def _cut_runs(text: str) -> Iterator[str]:
+    start = 0
+    for run in _RUN.finditer(text):
+        for place in range(run.start() + _MAX_RUN, run.end(), _MAX_RUN):
+            yield text[start:place]
+            start = place
+    yield text[start:]

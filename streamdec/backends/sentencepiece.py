@@ -20,12 +20,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, compress, pairwise
 from pathlib import Path
 from typing import Any, Self
 
 from tokenizers import decoders
 
+from streamdec import hooks
 from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import (
@@ -49,7 +51,7 @@ from streamdec.tokenizers._common import (
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -168,7 +170,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, Any]:
         """The model, and how it was loaded."""
-        kept = ("_content", "name", "report", "_cache", "_chat")
+        kept = ("_content", "name", "report", "_chat")
         return {key: value for key, value in self.__dict__.items() if key in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -198,6 +200,44 @@ class SentencePieceTokenizer(BaseTokenizer):
             # Bytes that spell U+2581 are a space, too.
             return text if _SPACE not in text else self._by_chain(ids)
         return text.lstrip(" ") if self._stripped else text
+
+    def decode_batch(
+        self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
+    ) -> list[str]:
+        """Decode each list of ids in ``batch``, most of them in one call of the library.
+
+        ``skip_special_tokens`` and errors are as for ``decode``.
+        """
+        if hooks.installed:
+            return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
+        with suppress(TokenizerLibraryError, TypeError, ValueError):
+            rows = [ids if type(ids) is list else checked_ids(ids).tolist() for ids in batch]
+            theirs = guarded(self._processor.DecodeIds, rows) if rows else []
+            unlike = self._misnamed if skip_special_tokens else {*self._misnamed, *self._control}
+            return [
+                text
+                if self._is_as_theirs(ids, text) and not (unlike and unlike.intersection(ids))
+                else self.decode(ids, skip_special_tokens=skip_special_tokens)
+                for ids, text in zip(rows, theirs, strict=True)
+            ]
+        return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
+
+    def _is_as_theirs(self, ids: list[int], text: str) -> bool:
+        """Whether the library's ``text`` of ``ids`` is right, control pieces left aside."""
+        if ids and ids[0] in self._spaced:
+            return False
+        return not ("\ufffd" in text or _SPACE in text)  # bytes that are not UTF-8, or spell U+2581
+
+    @cached_property
+    def _misnamed(self) -> frozenset[int]:
+        """Pieces with the name of a byte that the library decodes as text."""
+        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
+        return frozenset(i for i in named if not self._processor.IsByte(i))
+
+    @cached_property
+    def _spaced(self) -> frozenset[int]:
+        """Pieces of which more is removed at the beginning of a text than one space."""
+        return frozenset(i for i in range(self._size) if not self._is_plain(i))
 
     def _by_chain(self, ids: Iterable[int]) -> str:
         return guarded(self._chain.decode, [self.piece(i) or "" for i in ids])
@@ -322,9 +362,6 @@ class SentencePieceTokenizer(BaseTokenizer):
             ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
         return ids
 
-    def _encoding_identity(self) -> bytes:
-        return self._content
-
     def _encoded(self, text: str) -> list[int]:
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)
         return ids
@@ -336,6 +373,12 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _any_control(self) -> re.Pattern[str] | None:
         return any_of(self._control_ids)
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return "sentencepiece", self._processor.EncodeAsIds
+
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        return "sentencepiece", self._processor.DecodeIds
 
     # --- offsets ----------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
-from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.folder_files import read_bounded
 
 __all__ = ["TekkenTokenizer"]
 
@@ -57,8 +57,7 @@ class TekkenTokenizer(TiktokenTokenizer):
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
-        self._take_tekken(read_bounded(path), repr(str(path)))
-        self.name: str = str(path)
+        self._take_tekken(read_bounded(path), str(path))
 
     @classmethod
     def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
@@ -67,8 +66,7 @@ class TekkenTokenizer(TiktokenTokenizer):
         ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` if it is malformed.
         """
         self = cls.__new__(cls)
-        self._take_tekken(content, repr(name))
-        self.name = name
+        self._take_tekken(content, name)
         return self
 
     def _take_tekken(self, content: bytes, name: str) -> None:
@@ -76,9 +74,9 @@ class TekkenTokenizer(TiktokenTokenizer):
             ranks, spec = _parse(json.loads(content.decode("utf-8-sig")))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise TokenizerLoadError(f"{name}: not a Tekken file: {told:.300}") from error
-        self._take_ranks(ranks, spec, name)
-        self.sha256: str | None = sha256_of(content)
+            raise TokenizerLoadError(f"{name!r}: not a Tekken file: {told:.300}") from error
+        self._take_ranks(ranks, spec, repr(name))
+        self.name, self.sha256 = name, sha256_of(content)
 
 
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:

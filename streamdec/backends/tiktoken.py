@@ -12,7 +12,6 @@ file have priority.
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,20 +20,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from streamdec.backends.rank_encodings import (
+from streamdec.backends.rank_files import (
     check_ranks,
     cut,
     named_spec,
+    parse_ranks,
     ranks_at_hand,
+    sha256_of,
     spec_of,
     with_declared,
 )
-from streamdec.backends.rank_files import parse_ranks, sha256_of
 from streamdec.encoding import Special, SpecialTokens
-from streamdec.errors import (
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.locks import cached_property
 from streamdec.protocols import RawBytes, TextRules
@@ -50,8 +47,8 @@ from streamdec.tokenizers._common import (
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
-from streamdec.tokenizers._reading import read_bounded
-from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
+from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.folder_files import read_bounded
 
 if TYPE_CHECKING:
     import tiktoken
@@ -105,43 +102,24 @@ class TiktokenTokenizer(BaseTokenizer):
     ) -> None:
         if isinstance(source, (str, os.PathLike)):
             path = Path(os.fsdecode(source))
-            declared = read_folder(path.parent)
-            self._take(read_bounded(path), repr(str(path)), encoding, declared)
-            self.name = str(path)
+            self._take(read_bounded(path), str(path), encoding, read_folder(path.parent))
         else:
             self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
-            self.sha256 = None
-            self._declared = None
+            self.sha256 = self._declared = None
             single = source.encode_single_token
             self._ranks_hash = _hash_of({t: single(t) for t in source.token_byte_values()})
 
     @classmethod
-    def named(
-        cls,
-        encoding: str | EncodingSpec,
-        ranks: str | os.PathLike[str] | None = None,
-        *,
-        allow_download: bool = False,
-    ) -> Self:
-        r"""Return the tokenizer of ``encoding``, a spec or a name like ``"cl100k_base"``.
+    def named(cls, encoding: str | EncodingSpec, *, allow_download: bool = False) -> Self:
+        """Return the tokenizer of ``encoding``, a spec or a name like ``"cl100k_base"``.
 
-        ``ranks`` is the path of its rank file. Without it the file is taken from tiktoken's own
-        cache (``TIKTOKEN_CACHE_DIR``), or downloaded if ``allow_download`` is true. A known file is
-        recognised by its SHA-256.
+        Its rank file is taken from tiktoken's own cache (``TIKTOKEN_CACHE_DIR``), or downloaded if
+        ``allow_download`` is true. A known file is recognised by its SHA-256.
 
         Raises :class:`~streamdec.TokenizerLoadError`, which says how to supply the file.
-
-        >>> from streamdec.tokenizers import TiktokenTokenizer
-        >>> from streamdec.tokenizers import EncodingSpec
-        >>> spec = EncodingSpec("mine", pattern=r"\s?\w+|\s+|\W")
-        >>> TiktokenTokenizer.named(spec, "path/to/model.tiktoken")
-        TiktokenTokenizer('path/to/model.tiktoken', mine)
         """
-        spec = named_spec(encoding, ENCODINGS)
-        if ranks is not None:
-            content, name = read_bounded(Path(os.fsdecode(ranks))), str(ranks)
-        else:
-            content, name = ranks_at_hand(spec, allow_download=allow_download)
+        spec = named_spec(encoding)
+        content, name = ranks_at_hand(spec, allow_download=allow_download)
         return cls.from_content(content, name, spec)
 
     @classmethod
@@ -158,8 +136,7 @@ class TiktokenTokenizer(BaseTokenizer):
         ``declared`` is read from a ``tokenizer_config.json``. Raises what the constructor raises.
         """
         self = cls.__new__(cls)
-        self._take(content, repr(name), encoding, declared)
-        self.name = name
+        self._take(content, name, encoding, declared)
         return self
 
     def _take(
@@ -169,7 +146,7 @@ class TiktokenTokenizer(BaseTokenizer):
         encoding: str | EncodingSpec | None,
         declared: FolderTokens | None,
     ) -> None:
-        self.sha256 = sha256_of(content)
+        self.name, self.sha256, name = name, sha256_of(content), repr(name)
         spec = spec_of(self.sha256, name, encoding, declared)
         ranks = parse_ranks(content, name, is_numbered=spec.is_numbered)
         if spec.ranks_below is not None:
@@ -257,18 +234,15 @@ class TiktokenTokenizer(BaseTokenizer):
         return [token_id for token_id in sample if self.piece(token_id) is not None]
 
     def _byte_ids(self) -> Iterator[int]:
-        for byte in range(256):
-            token_id = self._id_of(bytes([byte]))
-            if token_id is not None:
-                yield token_id
+        ids = (self._id_of(bytes([byte])) for byte in range(256))
+        return (token_id for token_id in ids if token_id is not None)
 
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
         if special == "forbid":
             refuse_special(text, self._any_special)
-        if self._spec.is_nfc:
-            text = unicodedata.normalize("NFC", text)
+        text = self._normalized(text)
         # To find special tokens, the library copies the set of their names for each text.
         has_special = special == "parse" and self._any_special and self._any_special.search(text)
         encode = self._encode_special if has_special else self._encoding.encode_ordinary
@@ -281,15 +255,17 @@ class TiktokenTokenizer(BaseTokenizer):
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
 
-    def _encoding_identity(self) -> bytes | None:
-        try:
-            # The library gives no other access to the pattern of an encoding.
-            pattern = self._spec.pattern or guarded(pickle.dumps, self._encoding)
-        except TokenizerLibraryError:
-            return None
-        cutting = (self._spec.is_nfc, self._spec.is_cut, self._added)
-        # Ranks are ids, so the table of ids has the order in which tokens are merged.
-        return repr((self.fingerprint, pattern, self._special_ids, cutting)).encode()
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        def encode(text: str) -> list[int]:
+            return self._encoding.encode(self._normalized(text), allowed_special="all")
+
+        return "tiktoken", encode
+
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        return "tiktoken", self._encoding.decode
+
+    def _normalized(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text) if self._spec.is_nfc else text
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

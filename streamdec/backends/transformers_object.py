@@ -8,7 +8,8 @@ take the windowed route.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     # --- encoding ---------------------------------------------------------------------------------
 
-    def _ids(self, text: str, special: Special) -> list[int]:
-        return self._encoded(text, special, add_special_tokens=False)
-
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
@@ -135,6 +133,9 @@ class TransformersTokenizer(BaseTokenizer):
             split_special_tokens=special == "text",
         )
         return ids
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return "transformers", partial(self._given.encode, add_special_tokens=False)
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

@@ -1,64 +1,44 @@
 """Texts of rows that end at a stop.
 
-In: flat token ids. Out: the text of each row and its end. Both equal the results of a
+In: a column of token ids. Out: the text of each row and its end. Both equal the results of a
 :class:`~streamdec.StopSequenceDecoder` with ``byte_fallback="eager"``, so a row ends at the
 same token as a live stream.
 
-The texts are gathered up to a stop id or the limit, and searched for stops. The sums of the sizes
-of tokens say which token completes a stop. Only rows that are not UTF-8, and rows of rules for
-which the sizes are not known, go through the decoder.
+The texts are gathered up to a hidden stop id or the limit, and searched for stops. The sums of the
+sizes of tokens say which token completes a stop. Only rows that are not UTF-8, and rows whose text
+other rules change, go through a decoder.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from streamdec.bulk._pyarrow import compute, pyarrow
-from streamdec.bulk.column import Column, Decoded, RowName, in_row, integers, row_name
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamdec.bulk.column import cut, flat, in_row, integers, lists
 from streamdec.bulk.gather import gather_for
+from streamdec.bulk.row import StoppedRow, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason
-from streamdec.core import utf8
 from streamdec.core.conditions import StopConditions
-from streamdec.core.decode_options import Options
-from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-from streamdec.core.stop_sets import stop_set_for
-from streamdec.core.token_ids import warn_once
 from streamdec.protocols import Decoder
 
-RAN_OUT: FinishReason = "abort"
-"""The finish reason of a row whose ids ended first."""
-
-
-class StoppedRow(NamedTuple):
-    """The text of a row and its end."""
-
-    text: str
-    finish_reason: FinishReason | None
-    """None if the ids ended first."""
-    match: StopMatch | None
-    num_read: int
-    """The number of ids that were read, including the one that ended the row."""
-    unknown_tokens: int = 0
-    """The number of unknown ids among them."""
-
-
-def stopped_type() -> Any:
-    """Return the Arrow type of a row: a struct."""
-    pa = pyarrow()
-    return pa.struct(
-        {
-            "text": pa.string(),
-            "finish_reason": pa.string(),
-            "stop_reason": pa.string(),
-            "stop_token_id": pa.int64(),
-            "token_index": pa.int64(),
-            "tokens_before": pa.int64(),
-            "unread_tokens": pa.int64(),
-            "unknown_tokens": pa.int64(),
-        }
-    )
+STOPPED = pa.struct(
+    {
+        "text": pa.large_string(),
+        "finish_reason": pa.string(),
+        "stop_reason": pa.string(),
+        "stop_token_id": pa.int64(),
+        "token_index": pa.int64(),
+        "tokens_before": pa.int64(),
+        "unread_tokens": pa.int64(),
+        "unknown_tokens": pa.int64(),
+    }
+)
+"""The Arrow type of a row."""
 
 
 class _End(NamedTuple):
@@ -74,163 +54,129 @@ class _End(NamedTuple):
 class StoppedRows:
     """Decodes rows of one tokenizer up to their stops."""
 
-    def __init__(self, tokenizer: Decoder, conditions: StopConditions, options: Options) -> None:
-        skip = options.skip_special_tokens
-        self._decoder = StopSequenceDecoder(
-            tokenizer, conditions, skip_special_tokens=skip, unknown_ids=options.unknown_ids
-        )
-        self._skips_unknown = options.unknown_ids == "skip"
+    def __init__(self, tokenizer: Decoder, conditions: StopConditions, skip: bool) -> None:
+        self._decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
         self._conditions = conditions
         self._stops = (*conditions.stop, *conditions.visible_stop)
-        stops = stop_set_for(tokenizer, table_for(tokenizer, options), conditions)
-        self._watched = stops.ids
-        """Ids that may be a stop or a marker."""
+        named, visible = set(conditions.stop_token_ids), set(conditions.visible_stop_token_ids)
+        eos = set() if conditions.ignore_eos else set(conditions.eos_token_ids)
+        self._watched = pa.array(sorted(named | visible | eos), pa.uint32())
         self._ends: dict[int, StopReason] = {}
         """The hidden stop ids, with their stop reasons."""
-        for token_id in self._watched:
-            named = stops.named(stops.first.seen, token_id)
-            if named is not None and named.hidden and not conditions.include_stop_str_in_output:
-                self._ends[token_id] = named.reason
-        is_simple = not (stops.has_patterns or stops.has_sections)
-        self._gather = gather_for(tokenizer, skip_special_tokens=skip) if is_simple else None
+        if not conditions.include_stop_str_in_output:
+            self._ends = dict.fromkeys(eos - visible) | {each: each for each in named}
+        is_simple = not (conditions.stop_regex or conditions.ignore_stops_between)
+        self._gather = gather_for(tokenizer, skip) if is_simple else None
 
     @property
     def gathers(self) -> bool:
-        """Whether rows without a stop in their text are decoded without a decoder."""
+        """Whether most rows are decoded without a decoder."""
         return self._gather is not None
 
-    def rows(self, column: Column, name_row: RowName) -> Decoded:
-        """Return a struct for each row. Errors call a row what ``name_row`` returns."""
-        found = self.read(column, name_row)
-        unknown_tokens = sum(row.unknown_tokens for row in found)
-        return Decoded(_structs(found, column.sizes()), unknown_tokens)
+    def decode(self, column: pa.LargeListArray, first_row: int) -> tuple[Any, int]:
+        """Return an array of STOPPED, and the number of unknown ids in ``column``.
 
-    def read(self, column: Column, name_row: RowName = row_name) -> list[StoppedRow]:
-        """Return each row. Errors call a row what ``name_row`` returns."""
+        Errors count rows from ``first_row``.
+        """
+        rows, sizes = self.rows(column, first_row), integers(pc.list_value_length(column))
+        structs = pa.array([*map(_struct, rows, sizes)], STOPPED)
+        return structs, sum(row.unknown_tokens for row in rows)
+
+    def rows(self, column: pa.LargeListArray, first_row: int = 0) -> list[StoppedRow]:
+        """Return each row. Errors count rows from ``first_row``."""
         found = self._gathered(column)
         rest = [row for row, each in enumerate(found) if each is None]
-        for row, token_ids in zip(rest, column.taken(rest).rows(), strict=True):
-            with in_row(name_row(row)):
+        rows = lists(column.take(pa.array(rest, pa.int64())))
+        for row, token_ids in zip(rest, rows, strict=True):
+            with in_row(first_row + row):
                 self._decoder.reset()
                 found[row] = decoded_row(self._decoder, token_ids)
         return [row for row in found if row is not None]
 
-    # --- rows whose text is gathered
-
-    def _gathered(self, column: Column) -> list[StoppedRow | None]:
-        """Return the rows without a stop in their text; None for each other row."""
+    def _gathered(self, column: pa.LargeListArray) -> list[StoppedRow | None]:
+        """Return the rows whose text can be gathered; None for each other row."""
         if self._gather is None:
             return [None] * len(column)
         ends = self._ends_of(column)
-        cut = column.cut([end.place if end else 0 for end in ends])
-        texts = self._gather.texts(cut).to_pylist()
-        places = self._gather.unknown_places(cut)
-        if places and self._skips_unknown:
-            warn_once(self._decoder.tokenizer, cut.values[places[0]].as_py())
-        sums = self._gather.ends(cut) if self._stops and not self._conditions.min_tokens else None
-        starts = integers(cut.offsets)
+        kept = cut(column, [end.place if end else 0 for end in ends])
+        texts, sums = self._gather.texts(kept)
+        sums, starts = integers(sums), integers(flat(kept)[1])
+        unknown = integers(self._gather.unknown_tokens(kept, self._decoder.tokenizer))
         found: list[StoppedRow | None] = []
-        for end, text, unknown in zip(ends, texts, cut.per_row(places), strict=True):
-            row = None
-            # Without U+FFFD the text equals a stream's, also with byte tokens.
-            if end and utf8.REPLACEMENT not in text and (self._skips_unknown or not unknown):
-                # The stop that is complete first ends the row, and the longest that ends there.
-                found_at = [(text.find(stop), stop) for stop in self._stops]
-                stops = [(at + len(stop), at, stop) for at, stop in found_at if at >= 0]
-                if not stops:
-                    row = _at_end(end, text, unknown)
-                elif sums and not unknown:
-                    row = self._stopped(
-                        text, *min(stops), sums, *starts[len(found) : len(found) + 2]
-                    )
-            found.append(row)
+        for row, (end, text) in enumerate(zip(ends, texts.to_pylist(), strict=True)):
+            if end is None or text is None:
+                found.append(None)
+                continue
+            places = [(text.find(stop), stop) for stop in self._stops]
+            stops = [(start + len(stop), start, stop) for start, stop in places if start >= 0]
+            if not stops:
+                found.append(_at_end(end, text, unknown[row]))
+            elif unknown[row] or self._conditions.min_tokens:
+                found.append(None)
+            else:  # the stop that is complete first, and the longest that ends there
+                row_sums = sums[starts[row] : starts[row + 1] + 1]
+                found.append(self._stopped(text, *min(stops), row_sums))
         return found
 
     def _stopped(
-        self, text: str, end: int, start: int, stop: str, sums: memoryview, first: int, after: int
+        self, text: str, end: int, start: int, stop: str, sums: memoryview
     ) -> StoppedRow | None:
         """Return a row that ends at ``stop``; None if it is unknown at which token.
 
-        Args:
-            text: the text of all ids of the row.
-            end: the code point after the stop in it.
-            start: the first code point of the stop.
-            stop: the stop.
-            sums: the sums of the sizes of all ids.
-            first: the place of the first id of the row.
-            after: the place after its last id.
+        The stop is at code points ``start`` to ``end`` of the row's ``text``. ``sums`` are those of
+        the sizes of its tokens.
         """
         assert self._gather is not None
-        byte_start, byte_end = len(text[:start].encode()), len(text[:end].encode())
-        stripped = sums[after] - sums[first] - len(text.encode())
-        if not 0 <= stripped <= self._gather.most_stripped:
+        most, stripped = self._gather.most_stripped, sums[-1] - sums[0] - len(text.encode())
+        if most is None or not 0 <= stripped <= most:
             return None
-        base = sums[first] + stripped
-        index = bisect_left(sums, base + byte_end, first + 1, after + 1) - first - 1
-        before = bisect_right(sums, base + byte_start, first + 1, after + 1) - first - 1
-        conditions = self._conditions
-        visible = conditions.include_stop_str_in_output or stop not in conditions.stop
+        byte_start, byte_end = len(text[:start].encode()), len(text[:end].encode())
+        first = sums[0] + stripped
+        index = bisect_left(sums, first + byte_end, 1) - 1
+        before = bisect_right(sums, first + byte_start, 1) - 1
+        visible = self._conditions.include_stop_str_in_output or stop not in self._conditions.stop
         match = StopMatch(stop, visible, start, end, byte_start, byte_end, index, before)
         return StoppedRow(text[: end if visible else start], "stop", match, index + 1)
 
-    def _ends_of(self, column: Column) -> list[_End | None]:
+    def _ends_of(self, column: pa.LargeListArray) -> list[_End | None]:
         """Return the end of each row; None if a decoder must find it."""
-        pa, pc = pyarrow(), compute()
-        least, most = self._conditions.min_tokens, self._conditions.max_tokens
-        found: list[_End | None] = [
-            _End(size, None) if most is None or size < most else _End(most, "length")
-            for size in column.sizes()
-        ]
-        values = column.values.cast(pa.int64())
-        watched = pc.is_in(values, value_set=pa.array(self._watched, pa.int64()))
-        ids, starts = integers(values), integers(column.offsets)
-        places = integers(pc.indices_nonzero(watched))
-        at = 0
-        while at < len(places):
-            row = bisect_right(starts, places[at]) - 1
-            index = places[at] - starts[row]
-            if most is None or index < most:
-                token_id = ids[places[at]]
-                is_end = token_id in self._ends and index >= least
-                found[row] = _End(index, "stop", self._ends[token_id]) if is_end else None
-            at = bisect_left(places, starts[row + 1], at)  # the first of a row counts
+        ids, offsets = flat(column)
+        places = integers(pc.indices_nonzero(pc.is_in(ids, value_set=self._watched)))
+        found: list[_End | None] = []
+        for start, after in pairwise(integers(offsets)):
+            size, most = after - start, self._conditions.max_tokens
+            end: _End | None = _End(size, None)
+            if most is not None and size >= most:
+                size, end = most, _End(most, "length")
+            at = bisect_left(places, start)  # the first watched id of the row
+            if at < len(places) and places[at] < start + size:
+                index, token_id = places[at] - start, ids[places[at]].as_py()
+                is_end = token_id in self._ends and index >= self._conditions.min_tokens
+                end = _End(index, "stop", self._ends[token_id]) if is_end else None
+            found.append(end)
         return found
 
 
-def _at_end(end: _End, text: str, unknown: int) -> StoppedRow:
+def _at_end(end: _End, text: str, unknown_tokens: int) -> StoppedRow:
     """Return a row that ends at ``end``: by an id, by its length or not at all."""
     place = end.place
     if end.reason != "stop":
-        return StoppedRow(text, end.reason, None, place, unknown)
+        return StoppedRow(text, end.reason, None, place, unknown_tokens)
     chars, size = len(text), len(text.encode())
     match = StopMatch(end.stop, False, chars, chars, size, size, place, place)
-    return StoppedRow(text, "stop", match, place + 1, unknown)
+    return StoppedRow(text, "stop", match, place + 1, unknown_tokens)
 
 
-def decoded_row(decoder: StopSequenceDecoder, token_ids: list[int]) -> StoppedRow:
-    """Return a row as ``decoder``, which has not begun, decodes it."""
-    text = decoder.feed(token_ids).text + decoder.flush(RAN_OUT).text
-    reason = decoder.finish_reason
-    if reason == RAN_OUT:
-        reason = None
-    return StoppedRow(text, reason, decoder.match, decoder.num_tokens, decoder.unknown_tokens)
-
-
-def _structs(rows: list[StoppedRow], sizes: list[int]) -> Any:
-    """Return rows, of ``sizes`` ids, as an array of structs."""
-    pa = pyarrow()
-    kind = stopped_type()
-    matches = [row.match for row in rows]
-    stops = [match and match.stop for match in matches]
-    columns = (
-        [row.text for row in rows],
-        [row.finish_reason for row in rows],
-        [stop if isinstance(stop, str) else None for stop in stops],
-        [stop if isinstance(stop, int) else None for stop in stops],
-        [match and match.token_index for match in matches],
-        [match and match.tokens_before for match in matches],
-        [size - row.num_read for row, size in zip(rows, sizes, strict=True)],
-        [row.unknown_tokens for row in rows],
-    )
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, kind, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=[*kind])
+def _struct(row: StoppedRow, size: int) -> dict[str, Any]:
+    """Return a row of ``size`` ids as a value of STOPPED."""
+    match, stop = row.match, row.match and row.match.stop
+    return {
+        "text": row.text,
+        "finish_reason": row.finish_reason,
+        "stop_reason": stop if isinstance(stop, str) else None,
+        "stop_token_id": stop if isinstance(stop, int) else None,
+        "token_index": match and match.token_index,
+        "tokens_before": match and match.tokens_before,
+        "unread_tokens": size - row.num_read,
+        "unknown_tokens": row.unknown_tokens,
+    }

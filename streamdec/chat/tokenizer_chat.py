@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.chat import sources
@@ -18,7 +18,10 @@ from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import Lock
-from streamdec.tokenizers._chat import ChatRenderer, NewTemplate
+
+if TYPE_CHECKING:
+    from streamdec.chat.template import ChatTemplate
+    from streamdec.tokenizers._chat import NewTemplate
 
 _OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
 
@@ -39,9 +42,9 @@ class TokenizerChat:
     ) -> None:
         self._folder = folder
         self._gguf = gguf
-        self._given: Found | ChatRenderer | None = None
+        self._given: Found | ChatTemplate | None = None
         self._options: dict[str, Any] = {}
-        self._made: dict[tuple[str | None, bool], ChatRenderer] = {}
+        self._made: dict[tuple[str | None, bool], ChatTemplate] = {}
         self._lock = Lock()
         self.change(template, {})
 
@@ -55,7 +58,7 @@ class TokenizerChat:
 
     def template(
         self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
-    ) -> ChatRenderer:
+    ) -> ChatTemplate:
         """Return the template, or ``fallback`` if the model has none.
 
         Raises :class:`ChatTemplateError` with the places that were searched, and
@@ -76,7 +79,7 @@ class TokenizerChat:
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise TypeError(f"unknown option {unknown[0]!r}; expected {', '.join(_OPTIONS)}")
-        given: Found | ChatRenderer | None
+        given: Found | ChatTemplate | None
         if template is None or hasattr(template, "render_with_spans"):
             given = template  # type: ignore[assignment]
         else:
@@ -90,7 +93,7 @@ class TokenizerChat:
 
     def _make(
         self, tokens: SpecialTokens, fallback: str | None, *, is_needed: bool
-    ) -> ChatRenderer:
+    ) -> ChatTemplate:
         if self._given is not None and not isinstance(self._given, Found):
             return self._given
         kind = within("streamdec.chat.template").ChatTemplate
@@ -99,7 +102,7 @@ class TokenizerChat:
         if found is None and options["fallback"] is None and is_needed:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
-        made: ChatRenderer = kind(found, special_tokens=own, **options)
+        made: ChatTemplate = kind(found, special_tokens=own, **options)
         return made
 
     def _found(self) -> Found | None:

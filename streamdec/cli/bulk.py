@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from streamdec.bulk.batches import BulkDecoder
-from streamdec.bulk.files import SUFFIXES_SHOWN, check_files, decode_files, format_of
+from streamdec.bulk import BulkDecoder  # first: it says how to install pyarrow
+from streamdec.bulk.files import check_files, decode_files
+from streamdec.bulk.formats import SUFFIXES, suffix_of
 from streamdec.cli import shared
 from streamdec.core.conditions import StopConditions
-from streamdec.core.decode_options import UnknownIds
-from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import SourceError, TokenIdError
 
 
@@ -30,17 +30,9 @@ from streamdec.errors import SourceError, TokenIdError
     help="The column with the token ids, which are lists of integers.",
 )
 @click.option(
-    "--to",
-    default="text",
-    show_default=True,
-    metavar="NAME",
-    help="The name of the new column with the texts.",
-)
-@click.option(
     "--prefix", default="", metavar="TEXT", help="Text before the names of all new columns."
 )
 @shared.keep_special_tokens_option
-@shared.unknown_ids_option
 @shared.stop_options
 @click.option(
     "--workers",
@@ -56,19 +48,17 @@ def bulk(
     source: Path,
     target: Path,
     column: str,
-    to: str,
     prefix: str,
     skip_special_tokens: bool,
-    unknown_ids: UnknownIds,
     conditions: StopConditions,
     workers: int,
     overwrite: bool,
 ) -> None:
-    """Decode a column of token ids in files of Parquet, Arrow or JSONL.
+    """Decode a column of token ids in files of Parquet or JSONL.
 
     All other columns are kept. INPUT is a file or a folder, and OUTPUT is the same, with the same
-    suffixes. The suffix of a file is its format: .parquet, .arrow, .feather, .ipc, .jsonl, .ndjson,
-    .jsonl.gz. A folder is read with its sub-folders, without links and without names that begin
+    suffixes. The suffix of a file is its format: .parquet, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz.
+    A folder is read with its sub-folders, without links and without names that begin
     with "." or "_".
 
     Each text equals the tokenizer's own decode of the row. A bad row or file ends the command with
@@ -90,36 +80,34 @@ def bulk(
         decoder = BulkDecoder(
             tokenizer.name,
             column,
-            to=to,
             prefix=prefix,
             skip_special_tokens=skip_special_tokens,
-            unknown_ids=unknown_ids,
             # Without conditions the output has no columns about ends.
             conditions=None if conditions == StopConditions() else conditions,
             loading=tokenizer.options,
         )
-        DecodeStream(decoder.tokenizer, unknown_ids=unknown_ids)  # not all allow each value
+        _ = decoder.tokenizer
     began = time.monotonic()
-    with shared.progress() as tell:
-
-        def told(number: int, read: float, rows: int) -> None:
-            where = f"file {number + 1:,} of {len(pairs):,}"
-            tell(f"{read:4.0%} of {where}, {shared.counted(rows, 'row')}")
-
-        try:
-            total = decode_files(
-                pairs, decoder, workers=workers, overwrite=overwrite, progress=told
-            )
-        except (SourceError, TokenIdError) as error:
-            shared.tell(f"Error: {error}")
-            shared.exit_with(1)
-            return
-    said = f"{shared.counted(total.rows, 'row')} of {shared.counted(total.files, 'file')}"
+    left = [pair for pair in pairs if overwrite or not pair[1].exists()]
+    rows = unknown = 0
+    try:
+        with (
+            shared.progress() as tell,
+            closing(decode_files(left, decoder, workers=workers)) as blocks,
+        ):
+            for number, block in blocks:
+                rows, unknown = rows + block.size, unknown + block.unknown_tokens
+                tell(f"file {number + 1:,} of {len(left):,}, {shared.counted(rows, 'row')}")
+    except (SourceError, TokenIdError) as error:
+        shared.tell(f"Error: {error}")
+        shared.exit_with(1)
+        return
+    said = f"{shared.counted(rows, 'row')} of {shared.counted(len(left), 'file')}"
     said += f" in {time.monotonic() - began:.1f} s"
-    if total.unknown_tokens:
-        said += f"; {shared.counted(total.unknown_tokens, 'unknown id')}"
-    if total.found:
-        said += f"; {shared.counted(total.found, 'file')} done before"
+    if unknown:
+        said += f"; {shared.counted(unknown, 'unknown id')}"
+    if len(left) < len(pairs):
+        said += f"; {shared.counted(len(pairs) - len(left), 'file')} done before"
     shared.write(f"{said}\n")
 
 
@@ -133,7 +121,7 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
         raise SourceError(f"{target} is a file; the files of a folder go into a folder")
     paths = [*_files(source, target.resolve())]
     if not paths:
-        raise SourceError(f"{source}: no files ({SUFFIXES_SHOWN}) in this folder")
+        raise SourceError(f"{source}: no files ({', '.join(SUFFIXES)}) in this folder")
     for path in paths:
         output = target / path.relative_to(source)
         for folder in output.relative_to(target).parents:
@@ -154,5 +142,5 @@ def _files(folder: Path, target: Path) -> Iterator[Path]:
         if path.is_dir():
             if path.resolve() != target:
                 yield from _files(path, target)
-        elif path.is_file() and format_of(path) is not None:
+        elif path.is_file() and suffix_of(path) is not None:
             yield path

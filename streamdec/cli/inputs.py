@@ -20,6 +20,7 @@ import click
 from streamdec.cli.shared import Command, collected, exit_with, tell
 from streamdec.errors import SourceError, StreamdecError
 from streamdec.jsonl import check_is_row, kind_of, parse_line, utf8_text
+from streamdec.locks import cached_property
 
 MOST_BYTES = 1 << 26
 """The most bytes of a line of JSONL, and of one text."""
@@ -37,9 +38,16 @@ class Input:
         """``field`` is the field of an object in a row that has the ids or the text."""
         self.name = name
         self.is_jsonl = is_jsonl
-        self._stream = stream
+        self._opened = stream
         self.field = field
         self._bad_rows = 0
+
+    @cached_property
+    def _stream(self) -> BinaryIO:
+        """The stream; the first read from a terminal is announced."""
+        if self._opened is sys.stdin.buffer and sys.stdin.isatty():
+            tell("Reading from the terminal; Ctrl-D on an empty line ends it.")
+        return self._opened
 
     def ids(self) -> Iterator[list[int]]:
         """Yield the token ids of plain input, each time those that arrived.
@@ -163,8 +171,6 @@ def _opened(values: dict[str, Any]) -> Input:
         wrong = next(word for word in words if not _IDS.fullmatch(word))
         raise click.UsageError(f"INPUT must be token ids or one file, got {wrong!r}")
     if words in ((), ("-",)):
-        if sys.stdin.isatty():
-            tell("Reading from the terminal; Ctrl-D on an empty line ends it.")
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
     name, suffix = click.format_filename(words[0]), Path(words[0]).suffix.lower()
     file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it

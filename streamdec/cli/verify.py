@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from streamdec.backends.library_stream import differently_encoded
 from streamdec.bench.entrants import first_stop
 from streamdec.cli import shared
 from streamdec.cli.inputs import Input, input_options
@@ -27,6 +26,7 @@ from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SourceError
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.protocols import ByteFallback, Tokenizer
+from streamdec.tokenizers._base import BaseTokenizer
 
 _MOST_SHOWN = 5
 """The number of rows whose differences are shown in full; later rows get one line each."""
@@ -118,7 +118,10 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
     loaded = tokenizer.load(fast="now", untrusted=True)
     packaged = [shared.packaged_text(name) for name in ("bench_text.txt", "demo_text.txt")]
     texts = [*SAMPLE_TEXTS, *packaged, *"".join(packaged).split("\n\n")]
-    library, differing = differently_encoded(loaded, texts)
+    assert isinstance(loaded, BaseTokenizer)
+    library, encode = loaded.library_encode()
+    found = ((text, list(loaded.encode(text).ids), list(encode(text))) for text in texts)
+    differing = [each for each in found if each[1] != each[2]]
     for text, ours, theirs in differing[:_MOST_SHOWN]:
         at = len(commonprefix([ours, theirs]))  # noqa: RUF071 (not paths)
         shown = slice(at, at + _IDS_SHOWN)

@@ -23,9 +23,6 @@ It is the only code point on which their white-space classes differ. Whether the
 on the text around it, so probes cannot show that they agree. No probe contains it.
 """
 
-Mode = tuple[bool, Literal["parse", "text"]]
-"""Whether special tokens are added, and how those that a text spells are encoded."""
-
 
 class Stopped(Exception):  # noqa: N818 (not an error)
     """The program is ending, so nothing will be encoded."""

@@ -26,7 +26,7 @@ from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG, content_of, read_object
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._common import MAX_ID
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 _OF_MODEL = ("config.json", "generation_config.json")
 _COMPARED = ("bos_token", "eos_token", "pad_token")

@@ -18,22 +18,18 @@ from dataclasses import replace as evolve
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, processors
 
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.folders.agreement import Table, contradictions, listed, warn_of
 from streamdec.folders.class_pipelines import set_post_processor
-from streamdec.folders.declared_tokens import DeclaredTokens
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
 
 if TYPE_CHECKING:
     from streamdec.folders.assembled import Assembled
-
-
-class NotFollowedError(TokenizerLoadError):
-    """Only transformers can make the tokenizer of the folder; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +83,18 @@ def apply_config(
     :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
-    tokens = (
-        read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-        if assembled is None
-        else assembled.tokens
-    )
-    made, replaced, reason = _built(tokens, tokenizer, content)
+    if assembled is None:
+        tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
+    else:
+        tokens = assembled.tokens
+    reason = _reason(tokens)
+    made, pipeline = tokenizer, tokens.pipeline
+    replaced: tuple[str, ...] = ()
+    if not reason and pipeline is not None and tokens.is_built:
+        try:
+            made, replaced = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+        except NotFollowedError as error:
+            reason = str(error)
     if reason and not is_asked and not tokens.chosen.unknown:
         raise NotFollowedError(f"{tokens.chosen.name}: {reason}")
     is_built = made is not tokenizer
@@ -109,14 +111,12 @@ def apply_config(
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
-    pipeline = tokens.pipeline if is_built or tokens.is_inherited else None
-    if not reason and set_post_processor(
-        made, pipeline, tokens.config, tokens.roles, has_file=assembled is None
-    ):
+    if assembled is not None:
+        _add_as_asked(made, tokens)
+    elif not reason and pipeline is not None and set_post_processor(made, pipeline, tokens.roles):
         replaced = (*replaced, "post_processor")
-    changes = _changes(tokens, before, made, words)
     changes = evolve(
-        changes,
+        _changes(tokens, before, made, words),
         built_by=tokens.chosen.name if is_built else "",
         replaced=replaced,
         not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name:.60}: {reason}",
@@ -126,9 +126,22 @@ def apply_config(
     return (made if changes or assembled else tokenizer), changes
 
 
-def _is_python(tokens: FolderTokens) -> bool:
-    """Whether the class reads other files than a ``tokenizer.json``."""
-    return tokens.chosen.cls is not None and tokens.chosen.cls.how in ("python", "unknown")
+def _reason(tokens: FolderTokens) -> str:
+    """Return why the class of the folder is not followed; empty if it is."""
+    cls, pipeline = tokens.chosen.cls, tokens.pipeline
+    if tokens.chosen.unknown:
+        return f"transformers {facts().version} has no such class"
+    if cls is not None and cls.how in ("python", "unknown"):
+        return "the class does not read a tokenizer.json"
+    if cls is not None and cls.how == "decodes":
+        return "the class decodes in its own way"
+    if pipeline is None:
+        is_plain = not (tokens.is_built or tokens.is_inherited)
+        return "" if is_plain else "the class builds its tokenizer in its own way"
+    declared = {token.content for token in tokens.to_add(())}
+    if tokens.is_built and not declared.issuperset(pipeline.data["added"]):
+        return "the class adds tokens that the files do not declare"
+    return ""
 
 
 def _to_add(
@@ -144,52 +157,6 @@ def _to_add(
         known = {token.content for token in tokens.beside.declared.values()}
         found += [token for token in assembled.added if token.content not in known]
     return found
-
-
-def _changes(
-    tokens: FolderTokens,
-    before: Mapping[int, AddedToken],
-    made: Tokenizer,
-    words: Container[str],
-) -> TokenizerConfigChanges:
-    """Compare the added tokens; ``words`` were tokens of the model."""
-    after = made.get_added_tokens_decoder()
-    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
-    kept = {token.content for token in after.values()}
-    was_added = {token.content for token in before.values()}
-    known = {text for text in new.values() if text in was_added or text in words}
-    return TokenizerConfigChanges(
-        files=tokens.files,
-        changed={i: text for i, text in new.items() if text in known},
-        appended={i: text for i, text in new.items() if text not in known},
-        lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
-        other_ids=_with_other_ids(tokens.beside, made),
-    )
-
-
-def _built(
-    tokens: FolderTokens, tokenizer: Tokenizer, content: bytes
-) -> tuple[Tokenizer, tuple[str, ...], str]:
-    """Return the tokenizer of the class, and the parts of the file that it replaces.
-
-    The third value is the reason why the class is not followed; empty if there is none.
-    """
-    if tokens.chosen.unknown:
-        return tokenizer, (), f"transformers {facts().version} has no such class"
-    if _is_python(tokens):
-        return tokenizer, (), "the class does not read a tokenizer.json"
-    if tokens.chosen.cls is not None and tokens.chosen.cls.how == "decodes":
-        return tokenizer, (), "the class decodes in its own way"
-    pipeline = tokens.pipeline
-    if pipeline is None and (tokens.is_built or tokens.is_inherited):
-        return tokenizer, (), "the class builds its tokenizer in its own way"
-    if pipeline is None or tokens.is_inherited:
-        return tokenizer, (), ""
-    declared = {token.content for token in tokens.to_add(())}
-    if not declared.issuperset(pipeline.data["added"]):
-        return tokenizer, (), "the class adds tokens that the files do not declare"
-    built = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
-    return (tokenizer, (), built) if isinstance(built, str) else (*built, "")
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
@@ -208,13 +175,47 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
     return [[*first.values()], again]
 
 
-def _with_other_ids(beside: DeclaredTokens, tokenizer: Tokenizer) -> dict[str, int]:
-    """Return the declared ids of tokens that have other ids."""
-    return {
-        token.content: wanted
-        for wanted, token in beside.declared.items()
-        if tokenizer.token_to_id(token.content) != wanted
-    }
+def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:
+    """Set what ``add_special_tokens`` adds without a ``tokenizer.json``.
+
+    These are bos before and eos after a text, if the configuration asks for them and they have ids.
+    """
+    around: list[str | None] = []
+    for role in ("bos_token", "eos_token"):
+        text = tokens.roles.get(role) if tokens.config.get(f"add_{role}") else None
+        has_id = text is not None and tokenizer.token_to_id(text) is not None
+        around.append(text if has_id else None)
+    texts = [text for text in around if text]
+    if texts:
+        bos, eos = around
+        tokenizer.post_processor = guarded(
+            processors.TemplateProcessing,
+            single=[part for part in (bos, "$A", eos) if part],
+            pair=[part for part in (bos, "$A", eos, bos, "$B", eos) if part],
+            special_tokens=[(text, tokenizer.token_to_id(text)) for text in dict.fromkeys(texts)],
+        )
+
+
+def _changes(
+    tokens: FolderTokens,
+    before: Mapping[int, AddedToken],
+    made: Tokenizer,
+    words: Container[str],
+) -> TokenizerConfigChanges:
+    """Compare the added tokens; ``words`` were tokens of the model."""
+    after = made.get_added_tokens_decoder()
+    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
+    kept = {token.content for token in after.values()}
+    was_added = {token.content for token in before.values()}
+    known = {text for text in new.values() if text in was_added or text in words}
+    declared = {token.content: i for i, token in tokens.beside.declared.items()}
+    return TokenizerConfigChanges(
+        files=tokens.files,
+        changed={i: text for i, text in new.items() if text in known},
+        appended={i: text for i, text in new.items() if text not in known},
+        lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
+        other_ids={text: i for text, i in declared.items() if made.token_to_id(text) != i},
+    )
 
 
 def _report(

@@ -1,8 +1,8 @@
-"""A ``tokenizer.json`` made in memory, for folders with other vocabulary files.
+"""A ``tokenizer.json`` made in memory from the pieces of a SentencePiece model.
 
-In: a SentencePiece model and what the files beside it say, or a rank file. Out: the JSON, to which
-the tokenizer class and the added tokens are then applied as to any other ``tokenizer.json``. So
-such a folder has the result of transformers 5, and fastokens may encode.
+In: a SentencePiece model and what the files beside it say, or the pieces of a GGUF file. Out: the
+JSON, to which added tokens are then applied as to any other ``tokenizer.json``. So fastokens may
+encode for such a folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,10 @@ from streamdec.folders.sentencepiece_proto import (
     USER_DEFINED,
     ModelProto,
 )
-from streamdec.tokenizers._common import BYTE_OF_LETTER
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.folders.tokenizer_class import NotFollowedError
+from streamdec.tokenizers.folder_files import read_bounded
 
 _SPACE = "\u2581"
-_LETTERS = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
 _LONGEST = 4096
 """Characters of a piece; the longest known has 256."""
 
@@ -45,73 +44,38 @@ class Assembled:
     """The JSON."""
     tokens: FolderTokens
     """What the files beside the vocabulary say."""
-    sha256: bytes
+    sha256: str
     """SHA-256 of the file with the vocabulary."""
     added: tuple[AddedToken, ...] = ()
     """Added tokens that the vocabulary itself declares."""
 
 
-def _json(model: Mapping[str, Any], **parts: Any) -> bytes:
-    data = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        **dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder")),
-        **parts,
-        "model": model,
-    }
-    return json.dumps(data, ensure_ascii=False).encode()
-
-
-def _bpe(vocab: Mapping[str, int], merges: Iterable[tuple[str, str]], **options: Any) -> Any:
-    model = {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, **options}
-    return {**model, "vocab": vocab, "merges": [list(pair) for pair in merges]}
-
-
-# --- SentencePiece --------------------------------------------------------------------------------
-
-
-def from_sentencepiece(path: Path) -> Assembled | str:
+def from_sentencepiece(path: Path) -> Assembled:
     """Return the ``tokenizer.json`` of a SentencePiece model and the files beside it.
 
-    The model is in ``path``. A class that builds its tokenizer gets the vocabulary, and merges in
-    the order of the ids. For other classes the result follows the settings of the model: merges are
-    in the order of the scores, and a declared token replaces the piece with its id. Returns the
-    reason if the class cannot be followed.
+    ``path`` is the model, whose settings the result follows. A declared token replaces the piece
+    with its id.
 
-    Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
+    Raises NotFollowedError if the class of the folder makes its tokenizer in its own way, and
+    :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
     """
     content = read_bounded(path, MAX_MODEL)
     try:
         return _from_sentencepiece(content, path)
+    except TokenizerLoadError:
+        raise
     except ValueError as error:
         raise TokenizerLoadError(f"{str(path)!r}: not a SentencePiece model: {error}") from error
 
 
-def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
+def _from_sentencepiece(content: bytes, path: Path) -> Assembled:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
-    cls, pipeline = tokens.chosen.cls, tokens.pipeline
+    cls = tokens.chosen.cls
     if not (proto.is_unigram or proto.is_bpe):
-        return "a SentencePiece model of whole words or of characters"
-    if cls is not None and cls.how in ("python", "inherits", "decodes", "unknown"):
-        return f"the class {cls.name} has its own code"
-    if tokens.is_built and (
-        pipeline is None or not pipeline.takes_pieces(proto.pieces, tokens.roles)
-    ):
-        return f"the class {tokens.chosen.name} builds its tokenizer in its own way"
-    sha256 = hashlib.sha256(content).digest()
-    # Extra tokens in the files replace these.
-    kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
-    added = tuple(
-        AddedToken(piece.text, normalized=False, special=piece.kind == CONTROL)
-        for piece in proto.pieces
-        if piece.kind in kinds and not tokens.beside.extra
-    )
-    if tokens.is_built:
-        content = _json(_model_of_class(proto, tokens), **_charsmap(proto))
-        return Assembled(content, tokens, sha256, added)
+        raise NotFollowedError("a SentencePiece model of whole words or of characters")
+    if cls is not None and cls.how != "reads":
+        raise NotFollowedError(f"the class {cls.name} makes its tokenizer in its own way")
     declared = tokens.beside.declared
     names = [piece.text for piece in proto.pieces]
     kept = {text for i, text in enumerate(names) if i not in declared}
@@ -122,8 +86,15 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled | str:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
         plain = {i: without_flag(token, "normalized") for i, token in declared.items()}
         tokens = replace(tokens, beside=replace(tokens.beside, declared=plain))
+    # Extra tokens in the files replace these.
+    added = tuple(
+        AddedToken(piece.text, normalized=False, special=True)
+        for piece in proto.pieces
+        if piece.kind == CONTROL and not tokens.beside.extra
+    )
     is_legacy = bool(tokens.config.get("legacy", True))
-    return Assembled(json_of_pieces(proto, names, is_legacy=is_legacy), tokens, sha256, added)
+    made = json_of_pieces(proto, names, is_legacy=is_legacy)
+    return Assembled(made, tokens, hashlib.sha256(content).hexdigest(), added)
 
 
 def json_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> bytes:
@@ -141,40 +112,28 @@ def json_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> b
             "byte_fallback": proto.byte_fallback,
         }
     else:
-        model = _bpe(
-            {name: i for i, name in enumerate(names)},
-            _merges_by_score(proto, names),
-            unk_token=proto.unk_piece or None,
-            ignore_merges=bool(user_defined),
-            fuse_unk=True,
-            byte_fallback=proto.byte_fallback,
-        )
-    parts = {
+        model = {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": proto.unk_piece or None,
+            "fuse_unk": True,
+            "byte_fallback": proto.byte_fallback,
+            "ignore_merges": bool(user_defined),
+            "vocab": {name: i for i, name in enumerate(names)},
+            "merges": [list(pair) for pair in _merges_by_score(proto, names)],
+        }
+    data = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
         "normalizer": _normalizer(proto, is_legacy=is_legacy),
         "pre_tokenizer": _pre_tokenizer(proto, user_defined, is_legacy=is_legacy),
+        "post_processor": None,
         "decoder": _decoder(proto),
+        "model": model,
     }
-    return _json(model, **parts)
-
-
-def _model_of_class(proto: ModelProto, tokens: FolderTokens) -> Any:
-    pipeline = tokens.pipeline
-    kind = "" if pipeline is None else pipeline.model_type
-    if kind == "Unigram":
-        pieces = [[piece.text, piece.score] for piece in proto.pieces]
-        return {"type": "Unigram", "unk_id": proto.unk_id, "vocab": pieces, "byte_fallback": False}
-    vocab = {piece.text: i for i, piece in enumerate(proto.pieces)}
-    return _bpe(vocab, _merges_by_id(vocab))
-
-
-def _merges_by_id(vocab: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return all merges that make a token of two others, in the order of its id."""
-    found = [
-        (token_id, len(left), left, right)
-        for token, token_id in vocab.items()
-        for left, right in _halves(token, vocab)
-    ]
-    return [(left, right) for *_, left, right in sorted(found)]
+    return json.dumps(data, ensure_ascii=False).encode()
 
 
 def _merges_by_score(proto: ModelProto, names: list[str]) -> list[tuple[str, str]]:
@@ -203,15 +162,11 @@ def _halves(token: str, vocab: Container[str]) -> Iterator[tuple[str, str]]:
             yield left, right
 
 
-def _charsmap(proto: ModelProto) -> dict[str, Any]:
-    if not proto.charsmap:
-        return {}
-    charsmap = base64.b64encode(proto.charsmap).decode()
-    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap}}
-
-
 def _normalizer(proto: ModelProto, *, is_legacy: bool) -> Any:
-    stages = [*_charsmap(proto).values()]
+    stages: list[Any] = []
+    if proto.charsmap:
+        charsmap = base64.b64encode(proto.charsmap).decode()
+        stages.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
     if proto.removes_spaces:
         stages.append(_replace(r"\A +| +\z", ""))
         stages.append(_replace(" {2,}", " "))

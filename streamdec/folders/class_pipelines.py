@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tokenizers import Tokenizer, processors
+from tokenizers import Tokenizer
 
+from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.tokenizers._common import guarded
-
-if TYPE_CHECKING:
-    from streamdec.folders.sentencepiece_proto import Piece
 
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL = (
@@ -51,47 +49,25 @@ class Pipeline:
     """The class."""
     data: Mapping[str, Any]
 
-    @property
-    def model_type(self) -> str:
-        """The kind of the model, such as ``"BPE"``."""
-        kind: str = self.data["pipelines"][0][1]["model"]["type"]
-        return kind
-
-    def takes_pieces(self, pieces: Iterable[Piece], roles: Mapping[str, str]) -> bool:
-        """Whether it takes the pieces of a SentencePiece model as they are."""
-        if self.data["converts"] or self.data["adds_again"]:
-            return False
-        if not self.data["pipelines"][0][1]["model"].get("end_of_word_suffix"):
-            return True
-        return roles.get("unk_token") in {piece.text for piece in pieces}
-
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
-    ) -> tuple[Tokenizer, tuple[str, ...]] | str:
+    ) -> tuple[Tokenizer, tuple[str, ...]]:
         """Return the tokenizer of the class, and which parts of the file it replaces.
 
         ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
-        with ``tokenizer``, which must not be used afterwards. Returns the reason as a str if the
-        class cannot be imitated for this file.
+        with ``tokenizer``, which must not be used afterwards. Raises NotFollowedError if the class
+        cannot be imitated for this file.
         """
         parts = self._parts(tokenizer, config, roles)
-        if isinstance(parts, str):
-            return parts
         model, kind = tokenizer.model, parts["model"]["type"]
         if type(model).__name__ != kind:
-            return f"it builds a {kind} from the vocabulary of a {type(model).__name__}"
-        if kind == "Unigram" and (reason := _other_unigram(model, content, roles)):
-            return reason
+            what = f"it builds a {kind} from the vocabulary of a {type(model).__name__}"
+            raise NotFollowedError(what)
+        if kind == "Unigram":
+            _check_unigram(model, content, roles)
         changed = [] if not _set_model(model, parts["model"]) else ["model"]
         built = Tokenizer(model)
-        empty = {
-            **dict.fromkeys(("truncation", "padding", "post_processor")),
-            "version": "1.0",
-            "added_tokens": [],
-            "model": {"type": "BPE", "vocab": {}, "merges": []},
-            **{part: parts[part] for part in _PARTS},
-        }
-        made = guarded(Tokenizer.from_str, json.dumps(empty))
+        made = _empty(**{part: parts[part] for part in _PARTS})
         for part in _PARTS:
             new, old = getattr(made, part), getattr(tokenizer, part)
             if _state(new) != _state(old):
@@ -110,12 +86,12 @@ class Pipeline:
         found = next((parts for values, parts in self.data["pipelines"] if values == asked), None)
         if found is None:
             values = dict(zip(options, asked, strict=True))
-            return f"unknown values of its options: {values!r:.100}"
+            raise NotFollowedError(f"unknown values of its options: {values!r:.100}")
         text = json.dumps(found, ensure_ascii=False)
         if _CHARSMAP in text:
             charsmap = _charsmap_of(tokenizer.normalizer)
             if charsmap is None:
-                return "the tokenizer.json has no precompiled charsmap"
+                raise NotFollowedError("the tokenizer.json has no precompiled charsmap")
             text = text.replace(_CHARSMAP, charsmap)
         return json.loads(_with_roles(text, roles))
 
@@ -126,71 +102,35 @@ def pipeline_of(name: str) -> Pipeline | None:
     return Pipeline(name, data) if isinstance(data, dict) else None
 
 
-def set_post_processor(
-    tokenizer: Tokenizer,
-    pipeline: Pipeline | None,
-    config: Mapping[str, Any],
-    roles: Mapping[str, str],
-    *,
-    has_file: bool,
-) -> bool:
-    """Set what ``add_special_tokens`` adds, as transformers does after adding tokens.
+def set_post_processor(tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[str, str]) -> bool:
+    """Set what the class adds around a text, after added tokens.
 
-    Without ``pipeline``, the rules are those of the class that uses all of ``tokenizer.json``. The
-    options ``add_bos_token`` and ``add_eos_token`` of ``config`` only count without such a file
-    (``has_file``). Returns whether it changed ``tokenizer``.
+    Returns whether that changed it.
     """
-    data: Mapping[str, Any] = {} if pipeline is None else pipeline.data
-    before = _state(tokenizer.post_processor)
-    is_asked = not has_file and ("add_bos_token" in config or "add_eos_token" in config)
-    if is_asked and data.get("adds_as_asked", True):
-        adds_bos, adds_eos = data.get("adds", (False, False))
-        bos = roles.get("bos_token") if config.get("add_bos_token", adds_bos) else None
-        eos = roles.get("eos_token") if config.get("add_eos_token", adds_eos) else None
-        tokenizer.post_processor = _template(tokenizer, bos, eos)
-    elif tokenizer.post_processor is None or not data.get("keeps_post_processor", True):
-        own = data.get("post_processor")
-        adds_nothing = own is None or [*map(list, own.get("single", []))] == [["Sequence"]]
-        if not adds_nothing or tokenizer.post_processor is not None:
-            text = _with_roles(json.dumps(own, ensure_ascii=False), roles)
-            found = None if own is None else _made(_with_ids(json.loads(text), tokenizer))
-            if found is not None:
-                tokenizer.post_processor = found
-    return _state(tokenizer.post_processor) != before
-
-
-def _template(tokenizer: Tokenizer, bos: str | None, eos: str | None) -> Any:
-    """Return the post-processor that adds ``bos`` before and ``eos`` after each text.
-
-    A token that has no id is not added.
-    """
-    bos, eos = (
-        text if text and tokenizer.token_to_id(text) is not None else None for text in (bos, eos)
-    )
-    single = " ".join(part for part in (bos and f"{bos}:0", "$A:0", eos and f"{eos}:0") if part)
-    pair = " ".join(part for part in (bos and f"{bos}:1", "$B:1", eos and f"{eos}:1") if part)
-    texts = dict.fromkeys(text for text in (bos, eos) if text)
-    tokens = [(text, tokenizer.token_to_id(text)) for text in texts]
-    return guarded(
-        processors.TemplateProcessing,
-        single=single,
-        pair=f"{single} {pair}",
-        special_tokens=tokens,
-    )
-
-
-def _made(data: Any) -> Any:
-    """Return the post-processor that ``data`` describes; None if a token has no id."""
+    before, own = tokenizer.post_processor, pipeline.data["post_processor"]
+    if own is None or (before is not None and pipeline.data["keeps_post_processor"]):
+        return False
+    adds_nothing = [*map(list, own.get("single", []))] == [["Sequence"]]
+    if before is None and adds_nothing:
+        return False
+    text = _with_roles(json.dumps(own, ensure_ascii=False), roles)
+    data = _with_ids(json.loads(text), tokenizer)
     if data is None:
-        return None
-    empty = {
-        **dict.fromkeys(("truncation", "padding", *_PARTS)),
+        return False
+    tokenizer.post_processor = _empty(post_processor=data).post_processor
+    return _state(tokenizer.post_processor) != _state(before)
+
+
+def _empty(**parts: Any) -> Tokenizer:
+    """Return a tokenizer without tokens that has these parts, which are JSON data."""
+    data = {
+        **dict.fromkeys(("truncation", "padding", "post_processor", *_PARTS)),
         "version": "1.0",
         "added_tokens": [],
-        "post_processor": data,
         "model": {"type": "BPE", "vocab": {}, "merges": []},
+        **parts,
     }
-    return guarded(Tokenizer.from_str, json.dumps(empty)).post_processor
+    return guarded(Tokenizer.from_str, json.dumps(data))
 
 
 def _with_ids(data: Any, tokenizer: Tokenizer) -> Any:
@@ -235,15 +175,14 @@ def _charsmap_of(normalizer: Any) -> str | None:
     return None
 
 
-def _other_unigram(model: Any, content: bytes, roles: Mapping[str, str]) -> str:
-    """Return how a Unigram model differs from the one that the class would build."""
+def _check_unigram(model: Any, content: bytes, roles: Mapping[str, str]) -> None:
+    """Raise NotFollowedError if the class would build another Unigram model."""
     if _BYTE_FALLBACK.search(content):
-        return "it builds a Unigram model without byte fallback"
+        raise NotFollowedError("it builds a Unigram model without byte fallback")
     unk_id = _UNK_ID.search(content)
     text = model.id_to_token(int(unk_id[1])) if unk_id else None
     if text != roles.get("unk_token"):
-        return f"the unknown token of its model is not {text!r:.40}"
-    return ""
+        raise NotFollowedError(f"the unknown token of its model is not {text!r:.40}")
 
 
 def _state(part: Any) -> str | None:

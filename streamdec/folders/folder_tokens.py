@@ -33,7 +33,7 @@ from streamdec.folders.tokenizer_config import (
     read_object,
 )
 from streamdec.tokenizers._common import MAX_ID
-from streamdec.tokenizers._reading import read_bounded
+from streamdec.tokenizers.folder_files import read_bounded
 
 _MODEL_CONFIG = "config.json"
 

@@ -11,11 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from streamdec.errors import TokenizerLoadError
 from streamdec.folders.transformers_facts import TokenizerClass, facts
 
 GENERIC = "TokenizersBackend"
 _GENERIC_NAMES = frozenset((GENERIC, "PythonBackend"))
 _NOT_OF_A_MODEL = frozenset((*_GENERIC_NAMES, "PreTrainedTokenizerFast", "MistralCommonBackend"))
+
+
+class NotFollowedError(TokenizerLoadError):
+    """Only transformers can make the tokenizer of the folder; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from streamdec.core.stepping import decoder_behind
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.protocols import Decoder
-from streamdec.streams.stepper import Machine
+from streamdec.streams.reading import Machine
 
 __all__ = [
     "LEAST_LOGPROB",

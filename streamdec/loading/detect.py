@@ -20,8 +20,7 @@ from typing import Literal
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
-from streamdec.tokenizers._reading import MAX_FILE
-from streamdec.tokenizers.folder_files import FileError, parse_json
+from streamdec.tokenizers.folder_files import MAX_FILE, FileError, parse_json
 
 __all__ = ["Detected", "Format", "detect_format"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.mistakes import check_flag
 
 if TYPE_CHECKING:
+    from streamdec.chat.tokenizer_chat import TokenizerChat
     from streamdec.loading.opening import Loaded
     from streamdec.tokenizers._chat import NewTemplate
     from streamdec.tokenizers.encodings import EncodingSpec
@@ -56,7 +58,7 @@ def load_tokenizer(
         fast: when fastokens is built: in the ``"background"``, when that is worth it; ``"now"``; or
             never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
             environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
-            and for SentencePiece folders that are loaded as transformers loads them.
+            and for SentencePiece folders whose files name no class.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 and the engines that use it do. None means True for a
@@ -107,11 +109,13 @@ def load_tokenizer(
     >>> load_tokenizer("path/to/tekken.json").report.format
     'tekken'
     """
+    from streamdec.backends.caveats import warn_of_caveats
+    from streamdec.core.shared_tables import route_of
     from streamdec.fastpath.options import FastOptions
     from streamdec.loading.detect import detect_format
     from streamdec.loading.model_names import looked_up
     from streamdec.loading.opening import open_tokenizer
-    from streamdec.loading.places import place_of, use_instead
+    from streamdec.loading.places import DEMO, place_of, use_instead
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
         told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"
@@ -137,22 +141,32 @@ def load_tokenizer(
         if untrusted or (untrusted is None and place.revision is not None):
             from streamdec.loading.untrusted import tried
 
-            options = tried(place.path, found, options, encoding, apply_tokenizer_config)
+            options = tried(place, found, options, apply_tokenizer_config)
         loaded = open_tokenizer(
-            place,
-            found,
-            options,
-            encoding,
-            apply_tokenizer_config,
-            allow_download=allow_download,
-            chat_template=chat_template,
+            place, found, options, apply_tokenizer_config, allow_download=allow_download
         )
+        loaded._chat = _chat_of(loaded, place.path, chat_template)
+        if place.path == DEMO:
+            loaded.name = "demo"
+        route_of(loaded)  # compares the table with decode
+        warn_of_caveats(loaded)
     except Exception as error:
         failed = type(error).__name__
         raise
     finally:
         _tell(name, loaded, perf_counter() - started, failed)
     return loaded
+
+
+def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
+    """Return the source of its chat template, which is read later."""
+    from streamdec.chat.tokenizer_chat import TokenizerChat
+
+    if path is None:
+        return TokenizerChat(None, template=given)
+    folder = path if path.is_dir() else path.parent
+    gguf = Path(loaded.name) if loaded.report.format == "gguf" else None
+    return TokenizerChat(folder, gguf=gguf, template=given)
 
 
 def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | None) -> None:

@@ -34,7 +34,8 @@ class Place:
     """Where the tokenizer is: a path, or the rank file of an encoding."""
 
     path: Path | None
-    encoding: str | EncodingSpec = ""
+    encoding: str | EncodingSpec | None = None
+    """The encoding of the rank file, if it was given or is all there is."""
     revision: str | None = None
 
 
@@ -64,15 +65,15 @@ def place_of(
                 f"{name!r:.200} is {'a path' if is_there else 'not one'}"
             )
     elif is_there:
-        return Place(Path(name))
+        return Place(Path(name), encoding)
     elif name == "demo":
-        return Place(DEMO)
+        return Place(DEMO, encoding)
     elif (named := _encoding_named(name)) is not None:
         return Place(None, encoding or named)
     if name.startswith(HUB) or revision is not None:
         snapshot = find_snapshot(name.removeprefix(HUB), revision, allow_download=allow_download)
-        return Place(snapshot.folder, revision=snapshot.commit)
-    return _from_hub(name, allow_download=allow_download)
+        return Place(snapshot.folder, encoding, snapshot.commit)
+    return _from_hub(name, encoding, allow_download=allow_download)
 
 
 def use_instead(given: object) -> str:
@@ -85,7 +86,7 @@ def use_instead(given: object) -> str:
     return "; write TiktokenTokenizer(encoding)" if library == "tiktoken" else ""
 
 
-def _from_hub(name: str, *, allow_download: bool) -> Place:
+def _from_hub(name: str, encoding: str | EncodingSpec | None, *, allow_download: bool) -> Place:
     """Return the repository of an id that is not a path.
 
     Raises TokenizerLoadError, which lists everything that was tried, and MissingExtraError if only
@@ -123,7 +124,7 @@ def _from_hub(name: str, *, allow_download: bool) -> Place:
         snapshot = find_snapshot(name, allow_download=allow_download)
     except (TokenizerLoadError, MissingExtraError) as error:
         raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
-    return Place(snapshot.folder, revision=snapshot.commit)
+    return Place(snapshot.folder, encoding, snapshot.commit)
 
 
 def _is_there(name: str) -> bool:
@@ -135,7 +136,7 @@ def _is_there(name: str) -> bool:
 
 def _encoding_named(name: str) -> str | None:
     """Return the encoding called ``name``, or the encoding of that model, or None."""
-    from streamdec.backends.rank_encodings import encoding_of_model
+    from streamdec.backends.rank_files import encoding_of_model
     from streamdec.tokenizers.encodings import ENCODINGS
 
     if name in ENCODINGS:

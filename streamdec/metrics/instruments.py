@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
-from streamdec.tokenizers.encoding_cache import CacheStatistics, total_statistics
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
 """The kinds of OpenTelemetry. In Prometheus the last two are gauges. Values of the last kind can be
@@ -73,7 +72,6 @@ _UNITS = {"s": "seconds", "By": "bytes"}
 
 
 STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
-    CacheStatistics: total_statistics,
     StopSetStatistics: stop_set_statistics,
 }
 """The statistics that hooks do not receive, each with the function that returns them."""

@@ -3,8 +3,9 @@
 The functions and classes that most programs need are in :mod:`streamdec`. Here are the types of
 options and chunks, for annotations.
 
-``text_stream`` reads an asynchronous engine, ``text_iterator`` a plain one; ``token_queue`` takes
-ids from an engine that pushes; ``pool`` steps many requests in one call.
+``outputs`` reads what an engine yields, ``reading`` makes chunks of it. ``text_stream`` pulls from
+an asynchronous engine, ``text_iterator`` from a plain one. ``token_queue`` takes ids from an engine
+that pushes, and ``pool`` steps many requests in one call.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamdec.chunks import SectionChunk, StopReason
     from streamdec.core.stop_sequence_decoder import DecoderOptions
-    from streamdec.streams.sinks import Sink
+    from streamdec.streams.pool import Sink
 
 __all__ = ["DecoderOptions", "SectionChunk", "Sink", "StopReason"]
 
@@ -24,6 +25,6 @@ if not TYPE_CHECKING:
         {
             "streamdec.chunks": "SectionChunk StopReason",
             "streamdec.core.stop_sequence_decoder": "DecoderOptions",
-            "streamdec.streams.sinks": "Sink",
+            "streamdec.streams.pool": "Sink",
         },
     )

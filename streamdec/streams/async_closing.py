@@ -25,7 +25,7 @@ from typing import Any, cast
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.closing import BaseClosing
+from streamdec.streams.sources import BaseClosing
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
@@ -39,7 +39,7 @@ class AsyncClosing(BaseClosing):
     """The task that entered this block, and its innermost cancel scope then."""
 
     async def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop`` unless the engine ended by itself; then close its iterator."""
+        """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
@@ -57,7 +57,7 @@ class AsyncClosing(BaseClosing):
     def note_on(self, error: BaseException | None) -> None:
         """Add the errors of closing to ``error`` as notes, except to a cancellation.
 
-        For a cancellation the errors are kept, and ``raise_error`` still raises them.
+        For a cancellation the errors are kept, and ``raise_errors`` still raises them.
         """
         if not isinstance(error, anyio.get_cancelled_exc_class()):
             super().note_on(error)
@@ -79,7 +79,7 @@ class AsyncClosing(BaseClosing):
         if now_task is not task:
             return False  # no other task can exit the reader's scopes
         while scope is not None and scope is not now:
-            scope = _parent_of(scope)
+            scope = getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)
         return scope is not now
 
 
@@ -124,13 +124,9 @@ async def _shielded(
 ) -> BaseException | None:
     """Call ``action``. Await its result in a separate task, if it is awaitable.
 
-    Args:
-        action: the function.
-        errors: gets the error of the action.
-        interrupt: the ``task.cancel()`` that came before; None without one.
-
-    Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at the
-    next await.
+    ``errors`` gets its error. ``interrupt`` is the ``task.cancel()`` that came before; None without
+    one. Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at
+    the next await.
     """
     owner = getattr(action, "__self__", None)
     if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
@@ -139,19 +135,17 @@ async def _shielded(
     if not inspect.isawaitable(result):
         return interrupt
     done, scope = anyio.Event(), anyio.CancelScope()
-    fatal: BaseException | None = None
+    raised: BaseException | None = None
     has_begun = False
 
     async def run() -> None:
-        nonlocal fatal, has_begun
+        nonlocal raised, has_begun
         has_begun = True
         try:
             with scope:
                 await _awaited(action, result)
-        except Exception as error:  # noqa: BLE001 (the reader raises it)
-            errors.append(error)
-        except BaseException as error:  # noqa: BLE001 (as above)
-            fatal = error
+        except BaseException as error:  # noqa: BLE001 (the reader raises it)
+            raised = error
         finally:
             done.set()
 
@@ -159,8 +153,10 @@ async def _shielded(
     interrupt = await _waited(done, scope, interrupt)
     if not has_begun:  # asyncio cancels all tasks before the event loop is closed
         await result
-    if fatal is not None:
-        raise fatal
+    if isinstance(raised, Exception):
+        errors.append(raised)
+    elif raised is not None:
+        raise raised
     return interrupt
 
 
@@ -190,12 +186,8 @@ async def _waited(
             if anyio.current_time() >= end:
                 scope.cancel()
                 end = math.inf
-    return None if _is_in_cancelled_scope() else interrupt
-
-
-def _is_in_cancelled_scope() -> bool:
-    """Whether a cancel scope around this task was cancelled."""
-    return anyio.current_effective_deadline() == -math.inf
+    is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
+    return None if is_scope_cancelled else interrupt
 
 
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
@@ -254,7 +246,3 @@ def _current_scope() -> tuple[Any, Any]:
     task = asyncio.current_task()
     states: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
     return task, getattr(states.get(task), "cancel_scope", None)
-
-
-def _parent_of(scope: Any) -> Any:
-    return getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)

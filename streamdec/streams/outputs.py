@@ -6,20 +6,17 @@ No engine is imported, and nothing is decoded. The shape of the first outputs is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
 from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import check_dimensions
-from streamdec.errors import SourceError
+from streamdec.errors import SourceError, warn
 from streamdec.mistakes import hint
-from streamdec.streams.growth import GrowthWatch
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
-from streamdec.streams.sources import is_plain
-
-__all__ = ["OutputReader", "checked_ids", "ending", "ids_of"]
 
 ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -46,26 +43,30 @@ ADVICE = (
 MISSING: Any = object()
 
 Ids = Sequence[SupportsIndex]
-Parts = tuple[Ids, str | None, str | int | None]
+Parts = tuple[Sequence[Any], str | None, str | int | None]
 """The new ids of an output, the engine's finish reason, and the stop that the engine reports."""
 
 
 def ending(word: str) -> FinishReason:
-    """Return the FinishReason for an engine's ``word``.
-
-    A message may follow the word after a colon.
-    """
+    """Return the FinishReason for an engine's ``word``, or for ``word: message``."""
     return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
 
 
-def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
+def is_plain(value: object) -> bool:
+    """Whether ``value`` is an iterable, and not a string, bytes, a mapping or a set."""
+    return isinstance(value, Iterable) and not isinstance(
+        value, (str, bytes, bytearray, Mapping, AbstractSet)
+    )
+
+
+def ids_of(value: Any) -> Ids | None:
     """Return the ids if ``value`` is an id, or a list, array or tensor; else None.
 
     Raises TypeError if it is an array of several dimensions.
     """
     kind = type(value)
     if kind is list or kind is tuple:
-        return cast(Sequence[SupportsIndex], value)
+        return cast(Ids, value)
     if hasattr(value, "tolist"):
         if getattr(value, "ndim", 1) > 1:
             check_dimensions(value)
@@ -74,24 +75,77 @@ def ids_of(value: Any) -> Sequence[SupportsIndex] | None:
     if hasattr(value, "__index__"):
         return (value,)
     if hasattr(value, "to_list") and not hasattr(value, IDS[0]):  # a column of Polars
-        return cast(Sequence[SupportsIndex], value.to_list())
+        return cast(Ids, value.to_list())
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
     if not is_list or hasattr(value, IDS[0]):
         return None
     return value if isinstance(value, (list, tuple)) else [*value]  # a deque cannot be sliced
 
 
-def checked_ids(value: Any) -> Sequence[SupportsIndex]:
-    """Return ``value`` as a sequence of ids.
-
-    Raises TypeError if ``value`` cannot hold ids. The decoder checks each id later.
-    """
+def checked_ids(value: Any) -> Ids:
+    """Return ``value`` as a sequence of ids (not checked); or raise TypeError."""
     ids = ids_of(value)
     if ids is None and is_plain(value):
         return list(value)
     if ids is None:
         raise TypeError(f"token ids must be an id, a list, an array or a tensor, not {value!r:.80}")
     return ids
+
+
+class GrowthWatch:
+    """Warns once if outputs look cumulative, so that text would be repeated.
+
+    They do if each output so far began with all ids of the output before and had more, and an
+    output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance, and
+    equal tokens may be those of a line. The warning, which ends with ``advice``, comes before the
+    text of the output. It is no error, because it may be wrong.
+    """
+
+    def __init__(self, advice: str) -> None:
+        self.is_over = False
+        """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
+        self._advice = advice
+        self._before: list[SupportsIndex] = []
+
+    def note(self, ids: Ids) -> None:
+        """Note the ids of the newest output, before its text is output."""
+        before, self._before = self._before, list(ids)
+        if not before:
+            return
+        grows = len(ids) > len(before) and self._before[: len(before)] == before
+        if grows and before == before[:1] * len(before):
+            return
+        self.is_over, self._before = True, []
+        if grows:
+            warn(
+                "an output began with all ids of the output before it, so the engine's outputs "
+                f"seem to be cumulative and their text is repeated; {self._advice}"
+            )
+
+
+class PieceReader:
+    """Reads pieces of text as an OutputReader reads ids, for a TextStopDecoder."""
+
+    list_type: type | None = None
+    shape_type: type | None = None
+    shape: Shape = staticmethod(no_shape)
+    num_seen = 0
+
+    def check_end(self) -> None:
+        """Accept the end of the source: pieces have no samples."""
+
+    def parts(self, piece: Any) -> Parts:
+        """Return the text and the finish reason of a string, a Chunk or None."""
+        if piece is None:
+            return (), None, None
+        if isinstance(piece, str):
+            return (piece,), None, None
+        if isinstance(piece, Chunk):
+            return (piece.text,), piece.finish_reason, None
+        raise SourceError(
+            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
+            f"not {piece!r:.200}"
+        )
 
 
 class OutputReader:
@@ -111,7 +165,7 @@ class OutputReader:
     """``list`` once lists are known to have new ids, so that ``parts`` need not be called."""
     shape_type: type | None = None
     """The type of outputs for which ``shape`` may be called before ``parts``."""
-    shape: Shape
+    shape: Shape = staticmethod(no_shape)
     """Returns the ids of most outputs of ``shape_type``, which are new; None for others. Then add
     their number to ``num_seen``."""
 
@@ -121,8 +175,6 @@ class OutputReader:
     """Looks at the ids of outputs, until they are known to be new."""
     _last_seen: Ids = ()
     """The last ids of a cumulative output."""
-    _chosen: int | None
-    """The index of the sample to read: the given one, or the first that was seen."""
     _has_met = False
     """Whether an output had the sample to read."""
     _has_missed = False
@@ -132,22 +184,20 @@ class OutputReader:
 
     def __init__(
         self,
-        *,
         ids: Callable[[Any], Any] | None = None,
         cumulative: bool = False,
         index: int | None = None,
     ) -> None:
         self._ids = ids
         self._is_cumulative = cumulative
-        self._index = self._chosen = index
-        self.shape = no_shape
+        self._index = index
+        self._chosen = index
+        """The index of the sample to read: the given one, or the first that was seen."""
 
     def parts(self, output: Any) -> Parts:
         """Return the ids that ``output`` adds, the engine's finish reason, and its stop.
 
-        Raises SourceError for an output without ids, for a cumulative output that does not begin
-        with the ids before it, for a second sample without ``index``, and for ``token_ids_diff`` of
-        several samples without ``cumulative``. Errors of ``ids`` are raised unchanged.
+        Raises SourceError for an output that cannot be read, and errors of ``ids`` unchanged.
         """
         if type(output) is self._known_type:
             ids = self.shape(output)
@@ -181,17 +231,14 @@ class OutputReader:
     def _read_object(
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
     ) -> Parts:
-        """Return what an engine's own object or dict adds.
-
-        ``whole_reason`` and ``whole_stop`` are those of the output that contains ``output``.
-        """
+        """Return what an engine's own object or dict adds, possibly as a part of a whole."""
         sample, is_alone = self._sample_in(output)
         if sample is MISSING:
             return (), None, None
         self._has_met = True
         get = _fields_of(sample)
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
-        name = next((name for name in names if get(name, MISSING) is not MISSING), None)
+        name = next((name for name in names if get(name, MISSING) is not MISSING), "")
         if name == NEW_IDS and not is_alone:
             raise SourceError(
                 f"{NEW_IDS} of several samples repeats ids while another sample grows; "
@@ -200,12 +247,10 @@ class OutputReader:
         reason, stop = _finish_in(get)
         if reason is None:
             reason, stop = whole_reason, whole_stop
-        if name is None and reason is None:
-            raise SourceError(self._complaint(output))
-        value = None if name is None else get(name, None)
-        if name is None or value is None:
+        value = get(name, None) if name else None
+        if value is None and (name or reason is not None):
             return (), reason, stop
-        ids = _ids_in_output(value)
+        ids = None if value is None else _ids_in_output(value)
         if ids is None or (not ids and self._is_decoded(output)):
             raise SourceError(self._complaint(output))
         if reason == "abort" and not self._is_cumulative:
@@ -237,10 +282,7 @@ class OutputReader:
         return found, count == 1
 
     def _is_chosen(self, index: int) -> bool:
-        """Return whether to read the sample with ``index``.
-
-        Without a given index the first one is chosen. Raises SourceError for another one then.
-        """
+        """Return whether ``index`` is that of the sample to read: as given, or the first."""
         if self._chosen is None:
             self._chosen = index
         if index == self._chosen or self._index is not None:
@@ -341,10 +383,7 @@ def _kind_of(output: object) -> str:
 
 
 def _ids_in_output(value: Any) -> Ids | None:
-    """Return ``ids_of(value)``.
-
-    Raises SourceError for an array of several dimensions.
-    """
+    """Return ``ids_of(value)``; SourceError for an array of several dimensions."""
     try:
         return ids_of(value)
     except TypeError as error:
@@ -352,10 +391,7 @@ def _ids_in_output(value: Any) -> Ids | None:
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
-    """Return the finish reason and the stop of an output; each may be None.
-
-    ``get`` returns its fields. Enums and dicts become plain values.
-    """
+    """Return the finish reason and the stop in these fields; each may be None."""
     reason, stop = get("finish_reason", None), None
     if reason is None:
         about = get("meta_info", None)

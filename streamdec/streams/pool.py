@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, SupportsIndex, Unpack, get_args
+from inspect import iscoroutinefunction
+from types import CoroutineType
+from typing import Any, Protocol, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import StopConditions
@@ -14,15 +16,33 @@ from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDec
 from streamdec.errors import UnknownRequestError
 from streamdec.mistakes import check_flag
 from streamdec.protocols import Decoder
-from streamdec.streams.growth import RoundsWatch
-from streamdec.streams.outputs import checked_ids
-from streamdec.streams.owners import disown, own
-from streamdec.streams.sinks import Sink, check_result, check_sink
-from streamdec.streams.stepper import Stepper, take_chunk
+from streamdec.streams.outputs import GrowthWatch, checked_ids
+from streamdec.streams.reading import Stepper, take_chunk
 
-__all__ = ["DecoderPool"]
+__all__ = ["DecoderPool", "Sink"]
 
 RequestId = str | int
+MUST_BE_PLAIN = (
+    "a sink must be a plain function, {} {!r:.80}; write to a queue or to a transport in it"
+)
+
+
+class Sink(Protocol):
+    """A callable that takes the chunks of one request.
+
+    >>> from streamdec import DecoderPool, MockTokenizer
+    >>> pool = DecoderPool(MockTokenizer())
+    >>> texts = []
+    >>> pool.add("a")
+    >>> pool.attach("a", lambda chunk: texts.append(chunk.text))
+    >>> pool.step({"a": [1, 2]})
+    {}
+    >>> texts
+    ['Hello world']
+    """
+
+    def __call__(self, chunk: Chunk, /) -> object:
+        """Take ``chunk``, which has text or is the last chunk."""
 
 
 class DecoderPool:
@@ -53,12 +73,7 @@ class DecoderPool:
     Chunk(text='', finish_reason='length')
     """
 
-    def __init__(
-        self,
-        tokenizer: Decoder,
-        *,
-        return_token_ids: bool = False,
-    ) -> None:
+    def __init__(self, tokenizer: Decoder, *, return_token_ids: bool = False) -> None:
         check_decoder(tokenizer)
         self.tokenizer: Decoder = tokenizer_for(tokenizer)
         """The tokenizer of all requests."""
@@ -70,10 +85,10 @@ class DecoderPool:
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
-        self._steppers: dict[RequestId, Any] = {}
-        """The decoder of each request, or an object around it that has its methods."""
         self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
-        self._growth = RoundsWatch()
+        self._watch: GrowthWatch | None = None
+        """Looks at the lists of ``_watched``, until it is known what the engine does."""
+        self._watched: RequestId | None = None
         self._is_busy = False
         """Whether ``step`` or ``finish`` runs, and may call sinks."""
         self._interrupt: BaseException | None = None
@@ -109,9 +124,8 @@ class DecoderPool:
         So a request continues elsewhere: there, adopt the decoder that
         ``StopSequenceDecoder.restore`` returns for ``pool[request_id].snapshot()``.
 
-        Raises ValueError for a decoder of another tokenizer, a decoder that has ended, or a
-        ``request_id`` that the pool has; RuntimeError for a decoder that another stream or pool
-        steps; TypeError if either has a wrong type.
+        Raises what ``add`` raises; ValueError for a decoder of another tokenizer, or one that has
+        ended; RuntimeError for a decoder that another stream or pool steps.
         """
         if not isinstance(decoder, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.60}")
@@ -125,10 +139,8 @@ class DecoderPool:
     def fork(self, request_id: RequestId, new_request_id: RequestId) -> None:
         """Copy a request with its current state, for another sample (``n > 1``).
 
-        Afterwards the two requests are independent. The copy has no sink.
-
-        Raises UnknownRequestError if the pool has no ``request_id``; ValueError if it has a
-        ``new_request_id``; TypeError if that is neither a string nor an integer.
+        The copy is independent, and has no sink. Raises UnknownRequestError if the pool has no
+        ``request_id``; ValueError or TypeError for ``new_request_id``, as ``add`` does.
         """
         self._begin(new_request_id, self[request_id].fork(), self._requests[request_id].waiting)
 
@@ -143,9 +155,8 @@ class DecoderPool:
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
-        own(decoder, self)
+        request.own(request)
         self._requests[request_id] = request
-        self._steppers[request_id] = request.outermost
 
     # --- stepping
 
@@ -154,15 +165,13 @@ class DecoderPool:
     ) -> dict[Any, Chunk]:
         """Step some requests, or all. Return the chunk of each request without a sink.
 
-        An error of one request is not raised but put in ``errors``: read it after each round. The
-        chunk of the request then has the text before the error, the withheld text, and
-        ``finish_reason="error"`` (or ``"stop"``, if the withheld text completes a stop).
+        An error of one request is not raised but put in ``errors``. The chunk of the request then
+        has the text before the error, the withheld text, and ``finish_reason="error"`` (or
+        ``"stop"``, if the withheld text completes a stop). For a request that the pool does not
+        have, ``errors`` has an UnknownRequestError, and there is no chunk. So after each round, an
+        engine drops the requests in ``ended`` and ``errors``.
 
-        For a request that the pool does not have, ``errors`` has an UnknownRequestError, and there
-        is no chunk. So after each round, an engine drops the requests in ``ended`` and ``errors``.
-
-        With ``sections``, the text of a chunk may be in several sections: ``chunk.split()`` returns
-        a chunk for each.
+        With ``sections``, ``chunk.split()`` returns a chunk for each section of the text.
 
         Args:
             token_ids: for each request an id, or several as a list, an array or a tensor.
@@ -192,33 +201,41 @@ class DecoderPool:
         return chunks
 
     def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
-        steppers, sinks = self._steppers, self._sinks
-        growth = None if self._growth.is_over else self._growth
+        requests, sinks = self._requests, self._sinks
+        is_watched = self._watch is None or not self._watch.is_over
         for request_id, ids in token_ids.items():
             try:
-                stepper = steppers[request_id]
+                request = requests[request_id]
                 if type(ids) is int:
-                    chunk = stepper.step(ids)
+                    chunk = request.step(ids)
                 else:
                     if type(ids) is not list:
                         is_array = getattr(ids, "ndim", 0) == 1 and hasattr(ids, "tolist")
                         ids = ids.tolist() if is_array else checked_ids(ids)
-                    if growth is not None:
-                        growth.note(request_id, ids, steppers)
-                    chunk = stepper.step(ids[0]) if len(ids) == 1 else stepper.feed(ids)
+                    if is_watched:
+                        self._watch_growth(request_id, ids)
+                    chunk = request.step(ids[0]) if len(ids) == 1 else request.feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
-                if request_id not in steppers:
+                if request_id not in requests:
                     self.errors[request_id] = UnknownRequestError(request_id)
                     continue
                 self.errors[request_id] = error
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
             if sinks and (sink := sinks.get(request_id)) is not None:
                 if chunk.text or chunk.finish_reason is not None:
-                    self._send(request_id, stepper, sink, chunk)
+                    self._send(request_id, request, sink, chunk)
                 continue
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
                 self._remove(request_id, chunk)
+
+    def _watch_growth(self, request_id: RequestId, ids: Any) -> None:
+        """Look at the lists of one request at a time, and warn if they look cumulative."""
+        if self._watch is None or self._watched not in self._requests:
+            self._watch = GrowthWatch("pass only the new ids of each round")
+            self._watched = request_id
+        if request_id == self._watched and not self._watch.is_over:
+            self._watch.note(ids)
 
     @contextmanager
     def _calling(self) -> Generator[None, None, None]:
@@ -241,40 +258,41 @@ class DecoderPool:
         """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``.
+        call the pool's ``add``, ``finish`` and ``abort``. With ``sink=None`` chunks are returned
+        again.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
         has the text that was not sent. A BaseException, such as a cancellation, is there as the
         cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
         round was stepped; then ``chunks`` has what ``step`` would have returned.
 
-        Args:
-            request_id: a request of the pool.
-            sink: a callable that takes a chunk; None to return the chunks again.
-
-        Raises UnknownRequestError if the pool has no such request; TypeError for a sink that cannot
-        be called.
+        Raises UnknownRequestError if the pool has no ``request_id``; TypeError for a sink that
+        cannot be called.
         """
         if request_id not in self:
             raise UnknownRequestError(request_id)
         if sink is None:
             self._sinks.pop(request_id, None)
         else:
-            check_sink(sink)
+            if not callable(sink):
+                raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
+            if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
+                raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
             self._sinks[request_id] = sink
 
     def _send(
-        self, request_id: RequestId, stepper: object, sink: Callable[[Chunk], object], chunk: Chunk
+        self, request_id: RequestId, request: object, sink: Callable[[Chunk], object], chunk: Chunk
     ) -> None:
         """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
-            if (result := sink(chunk)) is not None:
-                check_result(result)
+            if type(result := sink(chunk)) is CoroutineType:
+                result.close()
+                raise TypeError(MUST_BE_PLAIN.format("but it returned a coroutine,", result))
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
-            if self._steppers.get(request_id) is stepper:  # the sink may have added another request
+            if self._requests.get(request_id) is request:  # the sink may have added another request
                 last = self._last_chunk(request_id, "abort")
                 self._remove(request_id, last)
                 chunk = joined(chunk, last)
@@ -297,11 +315,11 @@ class DecoderPool:
     def finish(self, request_id: RequestId, finish_reason: FinishReason = "stop") -> Chunk:
         """End a request because the engine has ended it. Return the withheld text.
 
-        The finish reason of the chunk is ``finish_reason``; or ``"stop"`` if the released text
-        completes a stop; or ``"error"`` if the decoder raised, with the error in ``errors``. The
-        sink of the request, if it has one, gets the chunk too.
+        The chunk has this ``finish_reason``; or ``"stop"`` if the released text completes a stop;
+        or ``"error"`` if the decoder raised, with the error in ``errors``. The sink of the request,
+        if it has one, gets the chunk too.
 
-        Raises UnknownRequestError if the pool has no such request; ValueError for a
+        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for a
         ``finish_reason`` that does not exist.
         """
         if request_id not in self:
@@ -310,16 +328,13 @@ class DecoderPool:
         with self._calling():
             chunk = self._last_chunk(request_id, finish_reason)
             if (sink := self._sinks.get(request_id)) is not None:
-                self._send(request_id, self._steppers[request_id], sink, chunk)
+                self._send(request_id, self._requests[request_id], sink, chunk)
             else:
                 self._remove(request_id, chunk)
         return chunk
 
     def abort(self, request_id: RequestId) -> Chunk | None:
-        """Call ``finish(request_id, "abort")`` if the pool has the request.
-
-        Returns None if the request has ended, or was never added.
-        """
+        """Call ``finish(request_id, "abort")``; None if the pool has no such request."""
         return self.finish(request_id, "abort") if request_id in self else None
 
     def _last_chunk(self, request_id: RequestId, finish_reason: FinishReason) -> Chunk:
@@ -329,27 +344,23 @@ class DecoderPool:
             return request.end(finish_reason)
         except Exception as error:  # noqa: BLE001 (it ends only this request)
             self.errors.setdefault(request_id, error)
-            last, attribution = jailed_chunk(request.machine), request.attribution
+            last, attribution = jailed_chunk(request.decoder), request.attribution
             return last if attribution is None else attribution.with_ids(last)
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
-        del self._steppers[request_id]
         self._sinks.pop(request_id, None)
-        self.ended[request_id] = request.machine
-        disown(request.machine, self)
+        self.ended[request_id] = request.decoder
+        request.disown()
         request.report_end(last, self.errors.get(request_id))
 
     # --- properties
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
-        """Return the decoder of a running request. Only the pool may step it.
-
-        Raises UnknownRequestError if the pool has no such request.
-        """
+        """Return the decoder of a running request, or raise UnknownRequestError."""
         if request_id not in self._requests:
             raise UnknownRequestError(request_id)
-        decoder: StopSequenceDecoder = self._requests[request_id].machine
+        decoder: StopSequenceDecoder = self._requests[request_id].decoder
         return decoder
 
     def __contains__(self, request_id: object) -> bool:

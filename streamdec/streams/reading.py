@@ -3,31 +3,179 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, get_args
+from functools import partial
+from typing import Any, Final, Generic, Literal, Protocol, SupportsIndex, TypeVar, get_args
+from weakref import ref
 
-from streamdec.chunks import Chunk, FinishReason, StopMatch, StopReason, check_finish_reason
-from streamdec.core.stepping import decoder_behind
+from streamdec import hooks
+from streamdec.chunks import (
+    Chunk,
+    FinishReason,
+    StopMatch,
+    StopReason,
+    check_finish_reason,
+    chunk_before,
+)
+from streamdec.core.stepping import decoder_behind, end, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.outputs import ADVICE, OutputReader, ending
-from streamdec.streams.pieces import PieceReader
-from streamdec.streams.stepper import Machine, Stepper, check_machine, take_chunk
+from streamdec.streams.observers import StreamStatistics, TokenAttribution
+from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
 
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
 ChunkBy = Literal["output", "token"]
+CHUNK_BY: Final = get_args(ChunkBy)
+
+
+# --- the decoder of a stream or a request ---------------------------------------------------------
+
+
+class Machine(Protocol):
+    """A decoder that a stream can run on: a class of the core, or a tracer of one."""
+
+    def step(self, token_id: SupportsIndex) -> str | Chunk:
+        """Return the text or the chunk of one id."""
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
+        """Return the text or the chunk of several ids."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state of the decoder, as a dict that JSON can represent."""
+
+    @property
+    def pending_text(self) -> str:
+        """The text that would be output if no more ids came."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the decoder has ended, so that it returns no more text."""
+
+    @property
+    def num_pending_tokens(self) -> int:
+        """How many of the last tokens have text that is held or jailed."""
+
+
+_MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
+
+
+def _check_machine(machine: object) -> None:
+    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
+    # Since Python 3.12 ``isinstance`` with a protocol does not see a Tracer's ``__getattr__``.
+    if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
+        raise TypeError(
+            "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+            f"TextStopDecoder, not {machine!r:.80}"
+        )
+
+
+class Stepper:
+    """Steps the decoder of one stream or request.
+
+    Only one Stepper may own a decoder at a time. If two streams stepped the same decoder, each
+    would get parts of the other's text, and so of another user's answer.
+
+    Args:
+        decoder: the decoder to step.
+        return_token_ids: whether chunks have the ids whose text is complete with them.
+        waiting: the ids that were read before and do not belong to a chunk yet.
+    """
+
+    __slots__ = ("__weakref__", "attribution", "decoder", "feed", "statistics", "step")
+
+    step: Callable[[Any], Chunk]
+    """Returns the chunk of one id or piece of text. Raises the errors of the decoder."""
+    feed: Callable[[Sequence[SupportsIndex]], Chunk]
+    """Returns the chunk of several ids. An error has the chunk of the ids before it."""
+    attribution: TokenAttribution | None
+    statistics: StreamStatistics | None
+
+    def __init__(
+        self, decoder: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
+    ) -> None:
+        self.decoder: Any = decoder
+        self.attribution = self.statistics = None
+        self.step, self.feed = methods_of(decoder)
+        if return_token_ids:
+            self.attribution = TokenAttribution(decoder, waiting)
+            self.step, self.feed = self.attribution.step, self.attribution.feed
+        if hooks.installed and not decoder.finished and not isinstance(decoder, TextStopDecoder):
+            counting = StreamStatistics(decoder, self.step, self.feed, hooks.installed)
+            self.step, self.feed, self.statistics = counting.step, counting.feed, counting
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The ids that were read and do not belong to a chunk yet."""
+        return () if self.attribution is None else self.attribution.waiting
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the decoder, and return what was withheld, with the reason."""
+        if self.attribution is not None:
+            return self.attribution.end(finish_reason)
+        return end(self.decoder, finish_reason)
+
+    def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
+        """Report the end of the stream to the hooks: its ``last`` chunk or its ``error``."""
+        if self.statistics is not None:
+            self.statistics.end(last, error)
+
+    def own(self, reader: object) -> None:
+        """Own the decoder until ``disown``, or until the ``reader`` is deleted.
+
+        Raises RuntimeError if another stream or pool owns it.
+        """
+        decoder = decoder_behind(self.decoder)
+        key = id(decoder)
+        if key in _owners:
+            raise RuntimeError(
+                f"another stream or pool still steps this decoder: {decoder!r:.80}; make a decoder "
+                "for each request, or close the other stream first (`await` its aclose(), or call "
+                "its close())"
+            )
+        known = ref(self)
+        _owners[key] = known, ref(reader, partial(_leave, key, known))
+
+    def disown(self) -> None:
+        """Let others step the decoder, if this owns it."""
+        key = id(decoder_behind(self.decoder))
+        if key in _owners and _owners[key][0]() is self:
+            del _owners[key]
+
+
+_owners: dict[int, tuple[ref[Stepper], ref[Any]]] = {}
+"""By the ``id`` of a decoder: its owner, and what ends the record when the reader is deleted."""
+
+
+def _leave(key: int, owner: ref[Stepper], _: object) -> None:
+    """Let others step a decoder whose reader was deleted."""
+    del _owners[key]
+    stepper = owner()
+    if stepper is not None and stepper.statistics is not None:
+        stepper.statistics.freeze()
+
+
+def take_chunk(error: Exception) -> Chunk:
+    """Return ``chunk_before(error)`` to output it, and remove it from the error."""
+    chunk = chunk_before(error)
+    if getattr(error, "chunk", None) is not None:  # some errors cannot be changed
+        error.chunk = None  # type: ignore[attr-defined]
+    return chunk
+
+
+# --- the outputs of a source ----------------------------------------------------------------------
+
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
-class Reading:
-    """Turns the outputs of one source into chunks.
+class Reading(Stepper):
+    """Turns the outputs of one source into chunks, with the arguments of ``wrap``.
 
-    No id is stepped before its chunk is requested. So the state of the machine is always the state
+    No id is stepped before its chunk is requested. So the state of the decoder is always the state
     after the chunks that were output. The last chunk is kept in ``last`` until the source is
     closed.
     """
@@ -36,16 +184,12 @@ class Reading:
     """Reads the ids of outputs."""
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
-    step: Callable[[SupportsIndex], Chunk]
-    """Returns the chunk of an output whose type is ``id_type``."""
-    feed: Callable[[Sequence[SupportsIndex]], Chunk]
-    """Returns the chunk of a list of 1 to ``most`` ids. If it raises an error, call ``fail``."""
     most: int
     """The most tokens of a chunk."""
     shows_all: bool
     """Whether chunks without text are output."""
     num_taken = 0
-    """The number of tokens of the last chunk."""
+    """The number of tokens of the last chunk of ``read``."""
     is_over = False
     """Whether the stream has finished or failed."""
     last: Chunk | None = None
@@ -58,12 +202,12 @@ class Reading:
     """The engine's own finish reason."""
     source_ended = False
     """Whether the engine has ended, so that it need not be stopped."""
-    _error: Exception | None = None
-    """The error of a step."""
+    error: Exception | None = None
+    """The error of a step, which is raised after the last chunk."""
 
     def __init__(
         self,
-        machine: Machine | TextStopDecoder,
+        decoder: Machine | TextStopDecoder,
         ids: Callable[[Any], Any] | None,
         cumulative: bool,
         index: int | None,
@@ -71,85 +215,71 @@ class Reading:
         return_token_ids: bool,
         finish_reason: FinishReason,
     ) -> None:
-        if chunk_by not in get_args(ChunkBy):
-            known = " or ".join(map(repr, get_args(ChunkBy)))
+        if chunk_by not in CHUNK_BY:
+            known = " or ".join(map(repr, CHUNK_BY))
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
         if finish_reason != "length":
             check_finish_reason(finish_reason)
-        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
-            if flag is not False:
-                check_flag(name, flag)
+        if cumulative is not False:
+            check_flag("cumulative", cumulative)
+        if return_token_ids is not False:
+            check_flag("return_token_ids", return_token_ids)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
-        if isinstance(machine, TextStopDecoder):
-            about_ids = ("ids", ids), ("cumulative", cumulative), ("index", index)
-            for name, value in (*about_ids, ("return_token_ids", return_token_ids)):
+        if isinstance(decoder, TextStopDecoder):
+            about_ids = {"ids": ids, "cumulative": cumulative, "index": index}
+            for name, value in (about_ids | {"return_token_ids": return_token_ids}).items():
                 if value is not None and value is not False:
                     told = "is for token ids, but a TextStopDecoder reads text; remove it"
                     raise ValueError(f"{name} {told}")
             self.outputs, self.id_type = PieceReader(), str
         else:
-            if not isinstance(machine, StopSequenceDecoder):
-                check_machine(machine)
-            self.outputs = OutputReader(ids=ids, cumulative=cumulative, index=index)
+            if not isinstance(decoder, StopSequenceDecoder):
+                _check_machine(decoder)
+            self.outputs = OutputReader(ids, cumulative, index)
             self.id_type = int if ids is None and not cumulative else None
-        self.machine = machine
-        self.stepper = Stepper(machine, return_token_ids=return_token_ids)
-        self.step, self.feed = self.stepper.step, self.stepper.feed
+        super().__init__(decoder, return_token_ids=return_token_ids)
         self.shows_all = chunk_by == "token"
         self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
         self._finish_reason = finish_reason
-        if machine.finished:
+        if decoder.finished:
             self._end(finish_reason)
             warn(
                 "the decoder has already ended, so the source is not read, and the only chunk has "
                 "no text; make a new decoder for each request, or call decoder.reset()"
             )
 
-    # --- reading outputs
-
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
         """Yield the chunks of one output, except the last chunk of the stream.
 
-        The arguments are the fields of the output, as ``outputs.parts`` returns them. An error of
-        a step is raised by ``ending``, after the last chunk.
+        The arguments are the fields of the output, as ``outputs.parts`` returns them.
         """
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
-        size = len(token_ids)
-        for start in range(0, size, self.most):
-            end = start + self.most
-            chunk = self._chunk_of(token_ids[start:end], max(size - end, 0))
-            if chunk is None:
+        for start in range(0, len(token_ids), self.most):
+            ids = token_ids[start : start + self.most]
+            self.num_taken = len(ids)
+            try:
+                chunk = self.step(ids[0]) if len(ids) == 1 else self.feed(ids)
+            except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
+                self.fail(error)
+                return
+            if chunk.finish_reason is not None:
+                unread = chunk.unread_tokens + len(token_ids) - start - len(ids)
+                self.finish(replace(chunk, unread_tokens=unread))
                 return
             yield chunk
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
-    def _chunk_of(self, token_ids: Sequence[SupportsIndex], num_left: int = 0) -> Chunk | None:
-        """Return the chunk of ``token_ids``; None if the stream ends with it.
-
-        ``num_left`` more ids of the output follow.
-        """
-        self.num_taken = len(token_ids)
-        try:
-            chunk = self.step(token_ids[0]) if len(token_ids) == 1 else self.feed(token_ids)
-        except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
-            self.fail(error)
-            return None
-        if chunk.finish_reason is not None:
-            self.finish(replace(chunk, unread_tokens=chunk.unread_tokens + num_left))
-            return None
-        return chunk
-
     # --- the end
 
-    def end(self) -> None:
+    def end_with_source(self) -> None:
         """End the stream because the source has ended without a finish reason."""
         if not self.is_over:
             self.source_ended = True
@@ -166,55 +296,24 @@ class Reading:
         is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
         if is_other and isinstance(self.outputs, OutputReader):
             error.add_note(ADVICE)
-        self._error = error
+        self.error = error
         self.finish(take_chunk(error))
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
         self.is_over = True
-        chunk = self.stepper.end(reason)
-        if chunk.finish_reason == "stop" and chunk.stop_reason is None:
+        chunk = self.end(reason)
+        if stop_reason is not None and chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
 
-    def leave(self) -> None:
-        """Note that the stream can no longer be read: others may step the machine."""
-        if self.stepper.statistics is not None:
-            self.stepper.statistics.freeze()
+    def report(self, cause: BaseException | None) -> None:
+        """Report the end to the hooks; ``cause`` was raised by the source or the reader."""
+        self.report_end(self.last, self.error or cause)
 
-    def report_end(self, error: BaseException | None) -> None:
-        """Report the end to the hooks; ``error`` was raised by the source or the reader."""
-        self.stepper.report_end(self.last, self._error or error)
-
-    def ending(self) -> Iterator[Chunk]:
-        """Yield the last chunk, and then raise the error of a step, if there was one.
-
-        Call it after the source was closed.
-        """
+    def take_last(self) -> Chunk | None:
+        """Return the last chunk after the source was closed; None if it is not output."""
         last, self.last = self.last, None
-        if last is not None and (last.text or self._error is None):
-            yield last
-        if self._error is not None:
-            raise self._error
-
-    # --- properties
-
-    @property
-    def pending_text(self) -> str:
-        """The text that would still be output if no more ids came."""
-        last = "" if self.last is None else self.last.text
-        if isinstance(self.machine, TextStopDecoder):
-            return last + self.machine.jailed
-        return last + self.machine.pending_text
-
-    @property
-    def pending_token_ids(self) -> tuple[int, ...]:
-        """The ids that do not belong to an output chunk."""
-        last = () if self.last is None else self.last.token_ids
-        attribution = self.stepper.attribution
-        return last + (() if attribution is None else attribution.waiting)
-
-
-# --- the stream -----------------------------------------------------------------------------------
+        return last if last is not None and (last.text or self.error is None) else None
 
 
 class BaseStream(Generic[M]):
@@ -247,7 +346,9 @@ class BaseStream(Generic[M]):
         It is "" after the last chunk. Of a Sequence, which has no end, it is the U+FFFD of the held
         bytes.
         """
-        return self._reading.pending_text
+        decoder, last = self.decoder, self._reading.last
+        rest = decoder.jailed if isinstance(decoder, TextStopDecoder) else decoder.pending_text
+        return rest if last is None else last.text + rest
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
@@ -255,7 +356,8 @@ class BaseStream(Generic[M]):
 
         They are not part of a snapshot.
         """
-        return self._reading.pending_token_ids
+        last = self._reading.last
+        return (() if last is None else last.token_ids) + self._reading.waiting
 
     @property
     def finish_reason(self) -> FinishReason | None:

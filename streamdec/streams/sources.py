@@ -1,10 +1,10 @@
-"""What a stream pulls from: the iterator of a source, and how it is closed."""
+"""The source of a stream: how it is iterated over, and closed exactly once."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from time import monotonic
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Self
@@ -14,72 +14,42 @@ from anyio.lowlevel import checkpoint
 from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import warn
 from streamdec.mistakes import hint
-
-__all__ = ["Blocking", "async_iterator_of", "close_of", "is_plain", "iterator_of"]
+from streamdec.streams.outputs import is_plain
+from streamdec.streams.reading import Reading
 
 SLOW_NEXT = 0.005
 """Seconds: a plain source that takes longer for an output is one that computes."""
 
 
-def is_plain(value: object) -> bool:
-    """Whether ``value`` is an iterable, and not a string, bytes, a mapping or a set."""
-    if type(value) is list:
-        return True
-    return isinstance(value, Iterable) and not isinstance(
-        value, (str, bytes, bytearray, Mapping, AbstractSet)
-    )
-
-
-def iterator_of(source: Any) -> Iterator[Any]:
-    """Return the iterator of a plain ``source``.
-
-    Raises TypeError if ``source`` is not a source, and warns if it is a generator that has ended.
-    """
-    if type(source) is list or (type(source) is GeneratorType and source.gi_frame is not None):
+def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
+    """Return the iterator of a plain ``source``; TypeError if it is not ``expected``."""
+    if type(source) is list:
+        return iter(source)
+    if hasattr(source, "__next__"):
+        _warn_of_ended(source)
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
-        raise _not_a_source(source, is_async=False)
+        if inspect.iscoroutine(source):
+            source.close()  # so that Python does not warn too
+        told = f"source must be {expected} of outputs, not {source!r:.80}"
+        raise TypeError(told + hint("source", source))
     check_dimensions(source)
-    _warn_of_ended(source)
     return iter(source)
 
 
 def async_iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the asynchronous iterator of a plain or asynchronous ``source``.
-
-    Raises TypeError if ``source`` is not a source, and warns if it is a generator that has ended.
-    """
+    """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
     if hasattr(source, "__aiter__"):
         _warn_of_ended(source)
         iterator: AsyncIterator[Any] = source.__aiter__()
         return iterator
-    if not is_plain(source) or inspect.isawaitable(source):
-        raise _not_a_source(source, is_async=True)
-    return Blocking(iterator_of(source))
-
-
-def close_of(iterator: Any) -> Callable[[], object] | None:
-    """Return the function that closes a plain or async iterator; None without one."""
-    close: Callable[[], object] | None = getattr(iterator, "aclose", None)
-    return getattr(iterator, "close", None) if close is None else close
-
-
-def _not_a_source(source: Any, *, is_async: bool) -> TypeError:
-    """Return the error for a ``source`` that a stream cannot read.
-
-    Closes ``source`` if it is a coroutine, so that Python does not warn too.
-    """
-    if inspect.iscoroutine(source):
-        source.close()
-    kind = "(async) iterable" if is_async else "iterable"
-    told = f"source must be an {kind} of outputs, not {source!r:.80}"
-    return TypeError(told + hint("source", source))
+    return Blocking(iterator_of(source, "an (async) iterable"))
 
 
 def _warn_of_ended(source: object) -> None:
     """Warn if ``source`` is a generator that has ended: its text would be empty."""
-    if (isinstance(source, GeneratorType) and source.gi_frame is None) or (
-        isinstance(source, AsyncGeneratorType) and source.ag_frame is None
+    if (type(source) is GeneratorType and source.gi_frame is None) or (
+        type(source) is AsyncGeneratorType and source.ag_frame is None
     ):
         warn(
             "the source is a generator that has ended, so there is no text; call its function "
@@ -90,14 +60,13 @@ def _warn_of_ended(source: object) -> None:
 class Blocking:
     """A plain iterator as an asynchronous one; each ``next`` blocks the event loop.
 
-    After a slow ``next`` other tasks can run, so that an engine that computes in ``next`` does not
-    keep the event loop for the time of 256 tokens.
+    After a slow ``next``, of an engine that computes in it, other tasks can run.
     """
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
         self._was_slow = False
-        self.close = close_of(iterator)
+        self.close = getattr(iterator, "close", None)
 
     def __aiter__(self) -> Self:
         return self
@@ -112,3 +81,95 @@ class Blocking:
             raise StopAsyncIteration from None
         self._was_slow = monotonic() - started > SLOW_NEXT
         return output
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+class BaseClosing:
+    """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
+
+    An error of closing is raised after the last chunk, so that no text is lost. If another error is
+    raised, the error of closing becomes a note on that error.
+    """
+
+    _is_done = False
+
+    def __init__(
+        self, reading: Reading, iterator: Any, on_stop: Callable[[], object] | None
+    ) -> None:
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._reading = reading
+        self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+        self._on_stop = on_stop
+        self._errors: list[Exception] = []
+
+    def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
+        """Return the actions that close the source, in order; at later calls none.
+
+        ``cause`` is the error because of which the source is closed, if there is one.
+        """
+        if self._is_done:
+            return []
+        self._is_done = True
+        reading = self._reading
+        reading.disown()
+        stop = None if reading.source_ended else self._on_stop
+        report = None if reading.statistics is None else partial(reading.report, cause)
+        # The report is last, so that a hook cannot keep the source open.
+        return [action for action in (stop, self._close, report) if action is not None]
+
+    def raise_errors(self, error: BaseException | None = None) -> None:
+        """Raise ``error``, or else the first error of closing. The others become notes."""
+        if error is None and self._errors:
+            error = self._errors.pop(0)
+        if error is not None:
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes.
+
+        Does nothing without an error, and for GeneratorExit, which no caller sees.
+        """
+        if error is None or isinstance(error, GeneratorExit):
+            return
+        for each in self._errors:
+            error.add_note(f"Closing the source raised too: {each!r}")
+        self._errors.clear()
+
+
+class Closing(BaseClosing):
+    """Closes a plain source, and is a context manager that closes it."""
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.close(error)
+        self.note_on(error)
+
+
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )

@@ -5,9 +5,9 @@ It is :mod:`streamdec.streams.text_stream` without an event loop.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex, Unpack
 
@@ -17,11 +17,8 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.protocols import Decoder
-from streamdec.streams.closing import Closing
-from streamdec.streams.owners import own
-from streamdec.streams.reading import BaseStream, ChunkBy, M, Reading
-from streamdec.streams.sources import close_of, iterator_of
-from streamdec.streams.stepper import Machine
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
+from streamdec.streams.sources import Closing, iterator_of
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -45,16 +42,14 @@ class TextIterator(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        if inspect.iscoroutinefunction(on_stop):
+        if on_stop is not None and iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
-        pulled = iterator_of(source)
-        self._closing = Closing(reading, close_of(pulled), on_stop)
-        if reading.is_over:
-            pulled = iter(())
-        self._chunks = _chunks(reading, pulled, self._closing)
+        outputs = iterator_of(source)
+        self._closing = Closing(reading, outputs, on_stop)
+        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
         if has_sections(decoder):
             self._chunks = _split(self._chunks)
-        own(decoder, reading, self._chunks)  # last, as in a TextStream
+        reading.own(self._chunks)  # last, as in a TextStream
 
     # --- reading
 
@@ -72,7 +67,7 @@ class TextIterator(BaseStream[M]):
         Raises the error of closing the source, if it was not yet raised.
         """
         self._close()
-        self._closing.raise_error()
+        self._closing.raise_errors()
 
     def _close(self) -> None:
         self._chunks.close()
@@ -89,7 +84,9 @@ class TextIterator(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         self._close()
-        self._closing.pass_on_to(error)
+        if error is None:
+            self._closing.raise_errors()
+        self._closing.note_on(error)
 
 
 def iter_chunks(  # noqa: D417
@@ -187,13 +184,10 @@ def _chunks(
             if chunk.text or shows_all:
                 yield chunk
         else:
-            reading.end()
-    try:
-        yield from reading.ending()
-    except Exception as error:
-        closing.note_on(error)
-        raise
-    closing.raise_error()
+            reading.end_with_source()
+    if (last := reading.take_last()) is not None:
+        yield last
+    closing.raise_errors(reading.error)
 
 
 def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]:

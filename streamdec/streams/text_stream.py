@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from types import AsyncGeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack, cast
+from types import TracebackType
+from typing import Any, Self, SupportsIndex, Unpack
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -20,9 +20,8 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.owners import own
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
-from streamdec.streams.sources import Blocking, async_iterator_of, close_of
+from streamdec.streams.sources import Blocking, async_iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
 __all__ = ["TextStream", "stream", "wrap"]
@@ -45,10 +44,8 @@ class TextStream(BaseStream[M]):
     * A chunk has 256 tokens at most. After 256 tokens a stream checks for cancellation and lets
       other tasks run, even if the source never waits.
 
-    One reader at a time: a second reader gets ``anyio.BusyResourceError`` (or the RuntimeError of
-    an asynchronous generator, if the first reader was between two chunks).
-
-    **Memory.** A stream keeps the decoder, one output of the source, and the last chunk.
+    One reader at a time: a second one gets ``anyio.BusyResourceError`` (or the RuntimeError of an
+    asynchronous generator, if the first one was between two chunks).
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -67,28 +64,27 @@ class TextStream(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        pulled = async_iterator_of(source)
-        self._closing = AsyncClosing(reading, close_of(pulled), on_stop)
+        outputs = async_iterator_of(source)
+        self._closing = AsyncClosing(reading, outputs, on_stop)
         if reading.is_over:
-            pulled = Blocking(iter(()))
-        chunks = _chunks(reading, pulled, self._closing)
+            outputs = Blocking(iter(()))
+        self._chunks: Any = _chunks(reading, outputs, self._closing)
         if has_sections(decoder):
-            chunks = _split(chunks)
-        self._chunks = cast(AsyncGeneratorType[Chunk, None], chunks)
+            self._chunks = _split(self._chunks)
         # Last, so that a stream that was not made owns no decoder. If a loop is left early, the
         # event loop closes the generator later, but the decoder is free at once.
-        own(decoder, reading, chunks)
+        reading.own(self._chunks)
 
     # --- reading
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
         self._check_idle()
-        return self._chunks
+        chunks: AsyncIterator[Chunk] = self._chunks
+        return chunks
 
     async def __anext__(self) -> Chunk:
-        self._check_idle()
-        return await anext(self._chunks)
+        return await anext(aiter(self))
 
     def _check_idle(self) -> None:
         if self._chunks.ag_running:
@@ -99,14 +95,12 @@ class TextStream(BaseStream[M]):
     async def aclose(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.
 
-        ``on_stop`` is called first, unless the engine has ended by itself. A second call does
-        nothing.
-
-        Raises the error of closing the source, if it was not yet raised. Raises
-        ``anyio.BusyResourceError`` while another task waits for a chunk; cancel that task instead.
+        ``on_stop`` is called first, unless the engine has ended by itself. Raises the error of
+        closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
+        waits for a chunk: cancel that task instead.
         """
         await self._close()
-        self._closing.raise_error()
+        self._closing.raise_errors()
 
     async def _close(self) -> None:
         self._check_idle()
@@ -117,11 +111,6 @@ class TextStream(BaseStream[M]):
         self._note_entered()
         return self
 
-    if not TYPE_CHECKING:  # without it a type checker reports the mistake
-
-        def __iter__(self) -> NoReturn:
-            raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
-
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -129,7 +118,9 @@ class TextStream(BaseStream[M]):
         trace: TracebackType | None,
     ) -> None:
         await self._close()
-        self._closing.pass_on_to(error)
+        if error is None:
+            self._closing.raise_errors()
+        self._closing.note_on(error)
 
 
 # --- the functions that make one ------------------------------------------------------------------
@@ -189,20 +180,13 @@ def stream(  # noqa: D417 (the rest is said together)
                 "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
             )
         decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
+        reading = Reading(
+            decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
+        )
+        return TextStream(source, decoder, reading, on_stop)
     except BaseException:
         _give_up(source)
         raise
-    return wrap(
-        source,
-        decoder,
-        on_stop=on_stop,
-        ids=ids,
-        cumulative=cumulative,
-        index=index,
-        chunk_by=chunk_by,
-        return_token_ids=return_token_ids,
-        finish_reason=finish_reason,
-    )
 
 
 def wrap(
@@ -337,14 +321,10 @@ async def _chunks(
                 left = MAX_TOKENS_AT_ONCE
                 await checkpoint()
         else:
-            reading.end()
-    try:
-        for chunk in reading.ending():
-            yield chunk
-    except Exception as error:
-        closing.note_on(error)
-        raise
-    closing.raise_error()
+            reading.end_with_source()
+    if (last := reading.take_last()) is not None:
+        yield last
+    closing.raise_errors(reading.error)
 
 
 async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:

@@ -20,7 +20,7 @@ from streamdec.streams.wakeups import Wakeup, is_in_event_loop
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
-"""The default number of waiting ids: ten seconds of a fast engine, four chunks of a stream."""
+"""The default number of waiting ids, four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
 """Exceptions that a reader may raise unchanged. Others, such as the cancellations of event loops,
@@ -88,8 +88,7 @@ class TokenQueue:
             token_ids: an id, or a list, array or tensor of ids.
             wait: whether to wait while the queue is full. In the thread of an event loop ``put``
                 never waits.
-            timeout: how many seconds to wait at most; None for no limit. Give one if the reader
-                may never come.
+            timeout: how many seconds to wait at most; None for no limit.
 
         Raises:
             QueueFullError: the queue is full. Nothing was put.
@@ -113,8 +112,7 @@ class TokenQueue:
     async def send(self, token_ids: SupportsIndex | Iterable[SupportsIndex]) -> None:
         """Put ``token_ids`` from a task. While the queue is full, other tasks run.
 
-        Raises FinishedError and TypeError as ``put`` does. If the task is cancelled while it
-        waits, nothing was put.
+        Raises FinishedError and TypeError as ``put``. If it is cancelled, nothing was put.
         """
         ids = checked_ids(token_ids)
         while True:
@@ -214,8 +212,8 @@ class TokenQueue:
         """Return when ids may be put."""
         if self._limit and (not wait or is_in_event_loop()):
             told = ", and put() must not wait in the thread of an event loop; await send() instead"
-            told = f"the queue is full: {len(self._ids)} ids wait{told if wait else ''}"
-            raise QueueFullError(told)
+            told = told if wait else ""
+            raise QueueFullError(f"the queue is full: {len(self._ids)} ids wait{told}")
         if not self._room.wait_for(self._is_decided, timeout):
             told = f"the queue was full for {timeout:g} seconds; the reader is too slow"
             raise QueueFullError(told)

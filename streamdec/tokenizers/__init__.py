@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from streamdec.backends.tiktoken import TiktokenTokenizer
     from streamdec.encoding import Encoding, SpecialTokens
     from streamdec.loading.detect import detect_format
-    from streamdec.tokenizers.encoding_cache import EncodingCache
     from streamdec.tokenizers.encodings import EncodingSpec
     from streamdec.tokenizers.tokenizer_report import LoadedTokenizer, TokenizerReport
 
 __all__ = [
     "Encoding",
-    "EncodingCache",
     "EncodingSpec",
     "GGUFTokenizer",
     "HuggingFaceTokenizer",
@@ -52,7 +50,6 @@ if not TYPE_CHECKING:  # the modules of the classes import this package
             "streamdec.backends.tiktoken": "TiktokenTokenizer",
             "streamdec.encoding": "Encoding SpecialTokens",
             "streamdec.loading.detect": "detect_format",
-            "streamdec.tokenizers.encoding_cache": "EncodingCache",
             "streamdec.tokenizers.encodings": "EncodingSpec",
             "streamdec.tokenizers.tokenizer_report": "LoadedTokenizer TokenizerReport",
         },

@@ -6,26 +6,24 @@ In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the
 
 from __future__ import annotations
 
-import hashlib
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from streamdec import hooks
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError
-from streamdec.hooks import suppressed
+from streamdec.hooks import Operation, suppressed, type_of
 from streamdec.locks import cached_property
 from streamdec.tokenizers._chat import ChatTokenizer
-from streamdec.tokenizers._instrumented import instrumented_ids
+from streamdec.tokenizers._instrumented import is_measured, measured
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
-from streamdec.tokenizers.encoding_cache import CacheKey, EncodingCache
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 Span = tuple[int, int]
+Ids = Sequence[int] | bytes
+"""The ids of a text, or four bytes for each, little-endian."""
 
 
 class BaseTokenizer(ChatTokenizer, ABC):
@@ -42,12 +40,38 @@ class BaseTokenizer(ChatTokenizer, ABC):
     """Async calls encode texts of up to this many code points on the event loop, because a thread
     would cost more."""
 
-    @abstractmethod
+    _added: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """The ids that ``add_special_tokens`` puts before and after a text."""
+
     def _ids(self, text: str, special: Special) -> Sequence[int]:
         """Return the ids of ``text``, which has no lone surrogate.
 
         Raises EncodeError for special tokens if ``special`` forbids them.
         """
+        raise NotImplementedError
+
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Ids]:
+        """Return the ids of each text with the tokens around it."""
+        before, after = self._added if add_special_tokens else ((), ())
+        found = [self._ids(text, special) for text in texts]
+        return [[*before, *ids, *after] for ids in found] if before or after else found
+
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        """Return the name and the decode function of the library, for comparisons."""
+        return "decode()", self.decode
+
+    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        """Return the name of the library, and its function from a text to ids.
+
+        For comparisons with ``encode``. For a GGUF file it is ``tokenizers``, which reads its
+        vocabulary, because llama.cpp is not imported. Raises
+        :class:`~streamdec.errors.EncodeError` if no library encodes.
+        """
+        raise EncodeError(f"{self!r} has no library that encodes")
+
+    # --- special tokens ---------------------------------------------------------------------------
 
     @abstractmethod
     def is_skipped(self, token_id: int) -> bool:
@@ -66,18 +90,9 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     def skipped_ids(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return the texts of skipped special tokens among ``texts``, with their ids."""
-        ids_by_text = self._ids_by_special_text
-        found = {
-            text: tuple(filter(self.is_skipped, ids_by_text[text]))
-            for text in texts
-            if text in ids_by_text
-        }
-        return {text: ids for text, ids in found.items() if ids}
-
-    _cache: EncodingCache | None = None
-
-    _added: tuple[Sequence[int], Sequence[int]] = ((), ())
-    """The ids that ``add_special_tokens`` puts before and after a text."""
+        found = {text: self._ids_by_special_text.get(text, ()) for text in texts}
+        skipped = {text: tuple(filter(self.is_skipped, ids)) for text, ids in found.items()}
+        return {text: ids for text, ids in skipped.items() if ids}
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -96,8 +111,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         Returns:
             An :class:`~streamdec.tokenizers.Encoding`, which holds the text and the tokenizer.
 
-        With an :attr:`encoding_cache`, cached ids cost a look-up.
-
         Raises :class:`~streamdec.errors.EncodeError` for a lone surrogate and for a forbidden
         special token; ValueError for another ``special``; TypeError if ``text`` is not a str;
         :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
@@ -108,10 +121,9 @@ class BaseTokenizer(ChatTokenizer, ABC):
         >>> encoding.ids, encoding.offsets
         ((0, 1, 2), ((0, 3), (3, 4), (3, 4)))
         """
-        ids = self._instrumented_ids(
-            "encode", [text], special, add_special_tokens=add_special_tokens
-        )[0]
-        return Encoding(ids, text, self, add_special_tokens=add_special_tokens, special=special)
+        options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
+        [encoding] = self._encodings("encode", [text], options)
+        return encoding
 
     def encode_batch(
         self,
@@ -137,13 +149,11 @@ class BaseTokenizer(ChatTokenizer, ABC):
     ) -> list[Encoding]:
         """Encode ``texts``, whose indices begin at ``first``."""
         try:
-            found = self._instrumented_ids("encode_batch", texts, **options)
+            return self._encodings("encode_batch", texts, options)
         except (EncodeError, TypeError):
             with suppressed:
                 self._raise_for_one(first, texts, options)
             raise
-        pairs = zip(found, texts, strict=True)
-        return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
     def _raise_for_one(self, first: int, texts: list[str], options: dict[str, Any]) -> None:
         """Raise the error of the first of ``texts`` that has one, with its index."""
@@ -153,44 +163,37 @@ class BaseTokenizer(ChatTokenizer, ABC):
             except (EncodeError, TypeError) as error:
                 raise type(error)(f"texts[{index}]: {error}") from error
 
-    def _instrumented_ids(
-        self,
-        operation: Literal["encode", "encode_batch"],
-        texts: Sequence[str],
-        special: Special,
-        *,
-        add_special_tokens: bool,
-    ) -> Sequence[Sequence[int] | bytes]:
-        """Check the texts and return their ids; hooks receive the call."""
-        if not hooks.installed or suppressed.is_entered:
-            return self._checked_ids(texts, special, add_special_tokens=add_special_tokens)
-        find = partial(self._checked_ids, texts, special, add_special_tokens=add_special_tokens)
-        return instrumented_ids(self, operation, texts, find)
+    def _encodings(
+        self, operation: Operation, texts: list[str], options: dict[str, Any]
+    ) -> list[Encoding]:
+        """Check and encode ``texts``; hooks receive the call."""
 
-    def _checked_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        for text in texts:
-            check_text(special, text)
-        ids_of = self._all_ids if self._cache is None else self._cached_ids
-        return ids_of(texts, special, add_special_tokens=add_special_tokens)
+        def find() -> Sequence[Ids]:
+            for text in texts:
+                check_text(options["special"], text)
+            return self._all_ids(texts, **options)
 
-    def _all_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        """Return the ids of each text with the tokens around it."""
-        before, after = self._added if add_special_tokens else ((), ())
-        found = [self._ids(text, special) for text in texts]
-        return [[*before, *ids, *after] for ids in found] if before or after else found
+        def count(found: Sequence[Ids] | None) -> tuple[int, int, int]:
+            sizes = (len(ids) // 4 if isinstance(ids, bytes) else len(ids) for ids in found or ())
+            return len(texts), sum(sizes), sum(map(_chars, texts))
+
+        if is_measured():
+            report = getattr(self, "report", None)
+            by = type_of(self) if report is None else report.active
+            all_ids = measured(by, operation, find, count)
+        else:
+            all_ids = find()
+        pairs = zip(all_ids, texts, strict=True)
+        return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> Encoding:
         """Encode as :meth:`encode` does, but encode a long text in a thread.
 
-        The thread keeps the event loop free. Texts of up to ``inline_chars`` code points and cached
-        texts are encoded at once. ``text``, ``add_special_tokens``, ``special`` and errors are as
-        for :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
+        The thread keeps the event loop free. Texts of up to ``inline_chars`` code points are
+        encoded at once. ``text``, ``add_special_tokens``, ``special`` and errors are as for
+        :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
 
         >>> import asyncio
         >>> from streamdec import MockTokenizer
@@ -198,9 +201,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         Encoding([1, 2])
         """
         call = partial(self.encode, text, add_special_tokens=add_special_tokens, special=special)
-        if _chars(text) <= self.inline_chars or self._is_cached(text, special, add_special_tokens):
-            return call()
-        return await in_thread(call)
+        return call() if _chars(text) <= self.inline_chars else await in_thread(call)
 
     async def aencode_batch(
         self,
@@ -232,59 +233,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
             ]
         )
         return [encoding for result in results for encoding in result]
-
-    # --- a cache ----------------------------------------------------------------------------------
-
-    @property
-    def encoding_cache(self) -> EncodingCache | None:
-        """The cache of recent encodings, or None (the default).
-
-        Several tokenizers may share it. Setting it computes :attr:`encoding_fingerprint`. See
-        :class:`~streamdec.tokenizers.EncodingCache`.
-        """
-        return self._cache
-
-    @encoding_cache.setter
-    def encoding_cache(self, cache: EncodingCache | None) -> None:
-        if cache is not None:
-            assert self.encoding_fingerprint
-        self._cache = cache
-
-    @cached_property
-    def encoding_fingerprint(self) -> str:
-        """64 hexadecimal digits, equal only for tokenizers that encode every text alike.
-
-        Computed once, in 0.3 s for 200,000 tokens. It is random for a tokenizer whose encoding
-        cannot be identified.
-        """
-        data = self._encoding_identity()
-        digest = hashlib.sha256(type(self).__name__.encode() + b"\0")
-        digest.update(os.urandom(32) if data is None else data)
-        return digest.hexdigest()
-
-    def _encoding_identity(self) -> bytes | None:
-        """Return all that determines ids; None if that is not known."""
-        return None
-
-    def _cached_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        cache = self._cache
-        assert cache is not None
-        key_of = partial(CacheKey, self.encoding_fingerprint, special, add_special_tokens)
-        found = {text: cache.get(key_of(text)) for text in texts}
-        missing = [text for text, ids in found.items() if ids is None]
-        if missing:
-            new = self._all_ids(missing, special, add_special_tokens=add_special_tokens)
-            for text, ids in zip(missing, new, strict=True):
-                found[text] = data = bytes(Encoding(ids))
-                cache.put(key_of(text), data)
-        return [found[text] or b"" for text in texts]
-
-    def _is_cached(self, text: str, special: Special, add_special_tokens: bool) -> bool:
-        if self._cache is None:
-            return False
-        return CacheKey(self.encoding_fingerprint, special, add_special_tokens, text) in self._cache
 
     # --- where each token is ----------------------------------------------------------------------
 

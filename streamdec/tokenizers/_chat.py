@@ -1,18 +1,26 @@
 """A tokenizer's chat template: text or ids of a conversation.
 
 In: messages. Out: the prompt that the model's template renders. ``load_tokenizer`` gives a
-tokenizer a :class:`ChatSource`, which finds the template and imports its library at first use.
+tokenizer a ``TokenizerChat``, which finds the template and imports its library at first use.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from streamdec.encoding import SpecialTokens
 from streamdec.errors import ChatTemplateError
 from streamdec.protocols import Tokenizer
+
+if TYPE_CHECKING:
+    from streamdec.chat.template import ChatTemplate
+    from streamdec.chat.tokenizer_chat import TokenizerChat
+
+    NewTemplate = (
+        str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, str]] | ChatTemplate
+    )
+    """A template: a text, the path of a file, several by name, or a ChatTemplate."""
 
 _OF_TENSORS = frozenset(
     {
@@ -23,67 +31,13 @@ _OF_TENSORS = frozenset(
 """Options of transformers' method, which would otherwise become variables of the template."""
 
 
-class ChatRenderer(Protocol):
-    """A template that renders: a :class:`streamdec.chat.ChatTemplate`."""
-
-    @property
-    def origin(self) -> object:
-        """Where it was found, and why this one was chosen."""
-        ...
-
-    def openai_messages(
-        self,
-        messages: Iterable[Any],
-        *,
-        chat_template: str | None = None,
-        with_tools: bool = False,
-        separator: str = "\n",
-    ) -> list[dict[str, Any]]:
-        """Convert messages of a client of OpenAI's API for this template."""
-        ...
-
-    def render(self, messages: Iterable[Any], **options: Any) -> str:
-        """Return the text of a conversation."""
-        ...
-
-    def render_with_spans(
-        self, messages: Iterable[Any], **options: Any
-    ) -> tuple[str, list[tuple[int, int]]]:
-        """Return the text of a conversation, and the spans of the assistant's messages."""
-        ...
-
-
-NewTemplate = (
-    str | os.PathLike[str] | Mapping[str, str] | Sequence[Mapping[str, str]] | ChatRenderer
-)
-"""A template: a text, the path of a file, several by name, or a renderer."""
-
-
-class ChatSource(Protocol):
-    """Finds the template of a tokenizer."""
-
-    def template(
-        self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
-    ) -> ChatRenderer:
-        """Return the template; ``tokens`` are used if no file declares special tokens.
-
-        Without a template it raises ChatTemplateError if one ``is_needed``, because each rendering
-        does not pass its own.
-        """
-        ...
-
-    def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
-        """Use another template, or other options."""
-        ...
-
-
 class ChatTokenizer(Tokenizer, Protocol):
     """The methods of a tokenizer for conversations."""
 
-    _chat: ChatSource | None = None
+    _chat: TokenizerChat | None = None
     """Only a tokenizer that ``load_tokenizer`` made has one."""
 
-    def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatRenderer:
+    def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatTemplate:
         """Return the :class:`~streamdec.chat.ChatTemplate` of the tokenizer.
 
         Its ``origin`` names the file. The template is read at the first call.
@@ -182,7 +136,7 @@ class ChatTokenizer(Tokenizer, Protocol):
         return list(self.encode(text, add_special_tokens=False)) if tokenize else text
 
 
-def _source_of(tokenizer: ChatTokenizer) -> ChatSource:
+def _source_of(tokenizer: ChatTokenizer) -> TokenizerChat:
     if tokenizer._chat is None:
         raise ChatTemplateError(
             "no chat template: this tokenizer was not made by load_tokenizer, which looks for one; "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -44,18 +43,20 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 async def in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of ``calls``, each run in a thread. Raises the first error."""
-    results: list[T | Exception | None] = [None] * len(calls)
+    found: dict[int, T | Exception] = {}
+
+    async def run(index: int) -> None:
+        try:
+            found[index] = await in_thread(calls[index])
+        except Exception as error:  # noqa: BLE001 (raised below, outside the task group)
+            found[index] = error
+
     async with anyio.create_task_group() as group:
         for index in range(len(calls)):
-            group.start_soon(_run, calls[index], partial(results.__setitem__, index))
-    for result in results:
+            group.start_soon(run, index)
+    results = []
+    for _, result in sorted(found.items()):
         if isinstance(result, Exception):
             raise result
-    return results  # type: ignore[return-value]
-
-
-async def _run(call: Callable[[], T], put: Callable[[T | Exception], None]) -> None:
-    try:
-        put(await in_thread(call))
-    except Exception as error:  # noqa: BLE001 (raised by the caller, outside the task group)
-        put(error)
+        results.append(result)
+    return results

@@ -14,6 +14,10 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
+from streamdec.errors import TokenizerLoadError
+
+MAX_FILE = 2**28
+"""The most bytes of a tokenizer file; the largest known has 34 million."""
 MAX_CONTAINERS = 1_000_000
 MAX_VALUES = 2_000_000
 """The most opening brackets and commas of a JSON file: Python takes 60 bytes or more for each. A
@@ -58,13 +62,23 @@ def read_file(path: Path, limit: int) -> bytes:
             os.close(handle)
     except (OSError, ValueError) as error:
         is_gone = getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP)
-        detail = "a link to nothing" if is_gone and path.is_symlink() else _reason(error)
-        raise FileError("unreadable", detail) from error
+        detail = getattr(error, "strerror", None) or error
+        if is_gone and path.is_symlink():
+            detail = "a link to nothing"
+        raise FileError("unreadable", str(detail)) from error
     if content.startswith(_LFS_LINE):
         raise FileError("lfs", "a pointer of git-lfs instead of the file (run git lfs pull)", 1)
     if len(content) > limit:
         raise FileError("too-large", f"{status.st_size} bytes, more than {limit}")
     return content
+
+
+def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
+    """Return the content of ``path`` as :func:`read_file` does. Raises TokenizerLoadError."""
+    try:
+        return read_file(path, limit)
+    except FileError as error:
+        raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
 
 def parse_json(content: bytes) -> Any:
@@ -88,7 +102,3 @@ def parse_json(content: bytes) -> Any:
 def with_line_feeds(text: str) -> str:
     """Return ``text`` as Python reads text files: lines end in a line feed."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)

@@ -45,36 +45,30 @@ _ERRORS = {kind.__name__: kind for kind in (MissingExtraError, TokenizerLibraryE
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A file or a folder that is tried in a child process.
-
-    Args:
-        path: The file or the folder, an absolute path.
-        options: Options of ``load_tokenizer``, as JSON data.
-        size: The bytes of the file, which set the limits.
-        imports_transformers: Whether loading may import transformers, which takes more memory.
-    """
+    """A file or a folder that is tried in a child process."""
 
     path: str
+    """The file or the folder, an absolute path."""
     options: Mapping[str, Any]
+    """Options of ``load_tokenizer``, as JSON data."""
     size: int
+    """The bytes of the file, which set the limits."""
     imports_transformers: bool
+    """Whether loading may import transformers, which takes more memory."""
 
     def run(self, *, fast: bool) -> None:
         """Load it in a child, with fastokens if ``fast``.
 
         Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
         """
-        options = {**self.options, "fast": "now" if fast else "off"}
+        setup = {
+            "source": self.path,
+            "options": {**self.options, "fast": "now" if fast else "off"},
+            "imports_transformers": self.imports_transformers,
+        }
+        limits = limits_for(self.size, imports_transformers=self.imports_transformers)
         try:
-            _ask(
-                b"",
-                {
-                    "source": self.path,
-                    "options": options,
-                    "imports_transformers": self.imports_transformers,
-                },
-                limits_for(self.size, imports_transformers=self.imports_transformers),
-            )
+            _ask(b"", setup, limits)
         except ChildError as error:
             # Not for a limit or an abort: those are the file's.
             hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
@@ -36,7 +36,6 @@ from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers.encoding_cache import EncodingCache
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 from tests import test_laws
@@ -390,54 +389,6 @@ def test_ids_of_fixed_prompts(folder: str) -> None:
     assert hashlib.sha256(bytes(Encoding(ids))).hexdigest()[:16] == GOLDEN[folder]
 
 
-# --- a cache --------------------------------------------------------------------------------------
-
-
-@pytest.mark.thorough
-def test_ids_from_a_cache_are_those_that_were_encoded(
-    make: Callable[[], BaseTokenizer],
-) -> None:
-    fresh, cached = make(), make()
-    cached.encoding_cache = cache_of_all = EncodingCache(2**20)
-    for _ in range(2):
-        for text in TEXTS:
-            assert everything(cached, text) == everything(fresh, text)
-        batch = [*TEXTS, *TEXTS[:3], "new one"]
-        assert cached.encode_batch(batch) == fresh.encode_batch(batch)
-    counts = cache_of_all.statistics()
-    assert counts.entries == len(cache_of_all) == counts.misses - refused(fresh)
-    assert counts.hits > counts.misses
-    assert cached.encode("the").tokens == fresh.encode("the").tokens
-
-
-def refused(tokenizer: BaseTokenizer) -> int:
-    """How often one of the texts was refused, and not kept, in the test above."""
-    times = 0
-    for text in TEXTS:
-        try:
-            tokenizer.encode(text, special="forbid")
-        except EncodeError:
-            times += 4
-    return times
-
-
-def test_a_tokenizer_with_a_cache_can_be_pickled(made: BaseTokenizer) -> None:
-    made.encoding_cache = EncodingCache(2**20)
-    expected = made.encode("the quick")
-    try:
-        copy = pickle.loads(pickle.dumps(made))
-    finally:
-        made.encoding_cache = None
-    assert copy.encode("the quick") == expected
-    assert copy.encoding_cache is not None
-    assert (len(copy.encoding_cache), copy.encoding_cache.max_bytes) == (1, 2**20)
-
-
-def test_a_copy_is_known_to_encode_alike(made: BaseTokenizer) -> None:
-    copy = pickle.loads(pickle.dumps(made))
-    assert copy.encoding_fingerprint == made.encoding_fingerprint
-
-
 @pytest.mark.parametrize("name", ["tiktoken", "tekken", "sentencepiece", "gguf"])
 def test_a_copy_reports_how_it_was_loaded(name: str) -> None:
     original = BACKENDS[name]()
@@ -445,59 +396,13 @@ def test_a_copy_reports_how_it_was_loaded(name: str) -> None:
     assert pickle.loads(pickle.dumps(original)).report == original.report
 
 
-def test_one_cache_for_several_tokenizers_tells_them_apart() -> None:
-    shared = EncodingCache(2**20)
-    tokenizers = [makes() for name, makes in BACKENDS.items() if name in ("mock", "huggingface")]
-    tokenizers += [HuggingFaceTokenizer(ZOO["byte_level"]()), MockTokenizer(), MockTokenizer()]
-    expected = [tokenizer.encode("the <eos>") for tokenizer in tokenizers]
-    for tokenizer in tokenizers:
-        tokenizer.encoding_cache = shared
-    assert [tokenizer.encode("the <eos>") for tokenizer in tokenizers] == expected
-    assert shared.statistics()[:2] == (1, 4)
-    again = BACKENDS["huggingface"]()
-    again.encoding_cache = shared
-    assert again.encode("the <eos>") == expected[1]
-    assert shared.statistics().hits == 2
-
-
-def test_other_options_are_other_entries() -> None:
-    tokenizer = BACKENDS["huggingface"]()
-    plain = BACKENDS["huggingface"]()
-    tokenizer.encoding_cache = EncodingCache(2**20)
-    for special in ("parse", "text", "parse"):
-        for add in (False, True):
-            options: dict[str, Any] = {"special": special, "add_special_tokens": add}
-            assert tokenizer.encode("a<eos>", **options) == plain.encode("a<eos>", **options)
-    with pytest.raises(EncodeError):
-        tokenizer.encode("a<eos>", special="forbid")
-
-
 @pytest.mark.asyncio
-async def test_a_long_text_that_is_cached_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = BACKENDS["huggingface"]()
-    tokenizer.encoding_cache = EncodingCache(2**20)
-    text = "the " * 5_000
-    first = await tokenizer.aencode(text)
-
+async def test_a_long_text_is_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_thread(_: Any) -> Any:
-        raise AssertionError("a thread for what is there")
+        raise AssertionError("a thread")
 
     monkeypatch.setattr("streamdec.tokenizers._base.in_thread", no_thread)
-    assert await tokenizer.aencode(text) == first
-    tokenizer.encoding_cache = None
+    tokenizer = BACKENDS["huggingface"]()
+    assert await tokenizer.aencode("the") == tokenizer.encode("the")
     with pytest.raises(AssertionError, match="a thread"):
-        await tokenizer.aencode(text)
-
-
-def test_a_part_written_in_python_makes_the_fingerprint_unique() -> None:
-    class Splitter:
-        def pre_tokenize(self, text: Any) -> None:
-            text.split(lambda _, part: list(part.split(" ", "isolated")))
-
-    def custom() -> HuggingFaceTokenizer:
-        library = LibraryTokenizer.from_str(byte_level())
-        library.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Splitter())
-        return HuggingFaceTokenizer(library)
-
-    fingerprints = {custom().encoding_fingerprint for _ in range(3)}
-    assert len(fingerprints) == 3
+        await tokenizer.aencode("the " * 5_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, MockTokenizer, SnapshotError
-from streamdec.backends._tokenizer_json import vocabulary_hash
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -221,62 +219,6 @@ def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None
     for wrong in (tokenizer, *cut):
         with pytest.raises(SnapshotError):
             DecodeStream.restore(loaded, snapshot | {"tokenizer": wrong})
-
-
-KINDS: dict[str, Callable[[Sequence[str]], Any]] = {
-    "bpe": lambda tokens: models.BPE(ids_of(tokens), []),
-    "merges": lambda tokens: models.BPE(ids_of([*tokens, "p", "q", "pq"]), [("p", "q")]),
-    "word_piece": lambda tokens: models.WordPiece(ids_of(tokens), unk_token=tokens[0]),
-    "word_level": lambda tokens: models.WordLevel(ids_of(tokens), unk_token=tokens[0]),
-    "unigram": lambda tokens: models.Unigram([(token, -1.5) for token in tokens], 0, False),
-}
-
-
-def ids_of(tokens: Sequence[str]) -> dict[str, int]:
-    return {token: i for i, token in enumerate(tokens)}
-
-
-def hashes_of(kind: str, *tokens: str) -> list[str]:
-    """Of the compact form and the indented one."""
-    made = LibraryTokenizer(KINDS[kind](tokens))
-    texts = [made.to_str(pretty=pretty).encode() for pretty in (False, True)]
-    return [vocabulary_hash(text, made.get_vocab_size()) for text in texts]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_white_space_and_other_parts_of_a_file_do_not_matter(kind: str) -> None:
-    made = LibraryTokenizer(KINDS[kind](TOKENS))
-    before = HuggingFaceTokenizer(made.to_str())
-    made.enable_truncation(5)
-    made.enable_padding()
-    texts = [made.to_str(), made.to_str(pretty=True)]
-    if kind != "unigram":
-        texts.append(json.dumps(json.loads(made.to_str()), indent=4))
-    for text in texts:
-        assert HuggingFaceTokenizer(text).fingerprint == before.fingerprint
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_spaces_in_tokens_matter(kind: str) -> None:
-    one, other = hashes_of(kind, "x", "a b", "ab"), hashes_of(kind, "x", "ab", "a b")
-    assert not {*one} & {*other}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_token_that_looks_like_a_part_of_the_file_is_one_of_the_tokens(kind: str) -> None:
-    fields = ("merges", "vocab", "byte_fallback", "unk_token")
-    names = [
-        *fields,
-        *(f'"{name}":[' for name in fields),
-        *(f'}}],"{name}":"' for name in fields),
-        *("}", "]}", '",', "\\", '\\"'),
-    ]
-    compact, indented = hashes_of(kind, "x", *names, "y", "z")
-    assert compact == indented
-    for place in (0, 5, len(names)):
-        changed = ["x", *names[:place], "other", *names[place + 1 :], "y", "z"]
-        assert compact not in hashes_of(kind, *changed)
-    assert compact not in hashes_of(kind, "x", *names, "z", "y")
 
 
 # --- tiktoken -------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.errors import TokenizerLoadError
-from streamdec.tokenizers._reading import read_bounded
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
+from streamdec.tokenizers.folder_files import read_bounded
 from tests.support.files import SHARED, rank_file
 
 

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-from streamdec.backends import rank_encodings, rank_files
-from streamdec.backends import tiktoken as backend
-from streamdec.backends.rank_encodings import spec_of
+from streamdec.backends import rank_files
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
@@ -135,9 +133,9 @@ def cut_plainly(text: str, most: int, run: int) -> Iterator[str]:
 @given(st.text("a \n\x1c\u3000é", max_size=60))
 def test_long_texts_are_cut_as_by_the_plain_algorithm(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rank_encodings, "_MAX_CHARS", 17)
-        patch.setattr(rank_encodings, "_MAX_RUN", 3)
-        parts = rank_encodings.cut(text)
+        patch.setattr(rank_files, "_MAX_CHARS", 17)
+        patch.setattr(rank_files, "_MAX_RUN", 3)
+        parts = rank_files.cut(text)
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
 
 
@@ -226,9 +224,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
             "numbered", PATTERN, {"<eos>": 272}, code=("tokenization_n.N",), is_numbered=True
         ),
     }
-    for module in (backend, rank_files):
-        monkeypatch.setattr(module, "ENCODINGS", table)
-    monkeypatch.setattr(spec_of, "__defaults__", (None, None, table))
+    monkeypatch.setattr(rank_files, "ENCODINGS", table)
     return table
 
 
@@ -237,7 +233,7 @@ def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
     (tmp_path / "ranks").write_bytes(rank_file())
     assert TiktokenTokenizer(tmp_path / "ranks").special_tokens.all == ("<a>", "<b>", "<a> b")
     assert TiktokenTokenizer(tmp_path / "ranks", encoding="edit").vocab_size == 301
-    part = TiktokenTokenizer.named("part", tmp_path / "ranks")
+    part = TiktokenTokenizer(tmp_path / "ranks", encoding="part")
     assert part.vocab_size == 261
     assert part.decode([260], skip_special_tokens=False) == "<d>"
     assert part.piece(259) == THEIRS.decode_single_token_bytes(259)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from streamdec import MockTokenizer
-from streamdec.bulk.files import format_of
 
 __all__ = ["TOKENIZER", "content", "rows", "written"]
 
@@ -30,11 +29,8 @@ def rows(count: int = 120) -> list[dict[str, Any]]:
 def written(path: Path, table: Any = None) -> Path:
     """A file of the rows of ``table``, or of :func:`rows`."""
     table = pa.Table.from_pylist(rows()) if table is None else table
-    if format_of(path) == "parquet":
+    if path.suffix == ".parquet":
         parquet.write_table(table, path, row_group_size=35)
-    elif format_of(path) == "arrow":
-        with pa.ipc.new_file(str(path), table.schema) as writer:
-            writer.write_table(table, max_chunksize=17)
     else:
         data = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist()).encode()
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -43,13 +39,9 @@ def written(path: Path, table: Any = None) -> Path:
 
 def content(path: Path) -> list[dict[str, Any]]:
     """The rows of a file."""
-    found: list[dict[str, Any]]
-    if format_of(path) == "parquet":
-        found = parquet.read_table(path).to_pylist()
-    elif format_of(path) == "arrow":
-        found = pa.ipc.open_file(str(path)).read_all().to_pylist()
-    else:
-        data = path.read_bytes()
-        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()
-        found = [json.loads(line) for line in lines]
-    return found
+    if path.suffix == ".parquet":
+        found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+        return found
+    data = path.read_bytes()
+    lines = (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()
+    return [json.loads(line) for line in lines]

@@ -52,7 +52,7 @@ CASES = [
     ("bulk demo rows.jsonl out.csv", "out.csv: unknown suffix; expected .parquet, "),
     (
         "bulk demo rows.jsonl out.parquet",
-        "out.parquet: its format and compression must be those of the ",
+        "out.parquet: expected the suffix of the input, .jsonl",
     ),
     ("bulk demo rows.jsonl rows.jsonl", "rows.jsonl: the input and the output are the same file"),
     ("bulk demo absent.jsonl out.jsonl", "No such file or directory: 'absent.jsonl'"),

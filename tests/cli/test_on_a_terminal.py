@@ -61,6 +61,12 @@ def test_ids_can_be_typed() -> None:
     assert result.out.endswith(f"{LIBRARY.decode([20, 21])}\n")
 
 
+def test_input_that_is_not_read_is_not_announced() -> None:
+    result = run_on_terminal("verify", "demo", "--encode")
+    assert result.status == 0
+    assert "Reading from the terminal" not in result.out
+
+
 def test_the_demo_shows_what_is_withheld_on_a_terminal_only() -> None:
     shown = run_on_terminal("demo", "--rate", "0", environment={"COLUMNS": "2000"}).out
     assert "held bytes: f0 9f 91" in shown

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from streamdec.backends import gguf_metadata, rank_encodings, tekken
+from streamdec.backends import gguf_metadata, rank_files, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
 from streamdec.core import restoring, since, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
@@ -15,7 +15,7 @@ from streamdec.loading import detect, trial_main
 from streamdec.preflight import snapshot, turns
 from streamdec.server import ServerLimits
 from streamdec.streams import reading, token_queue
-from streamdec.tokenizers import _reading, folder_files
+from streamdec.tokenizers import folder_files
 from tests.support.pages import Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
@@ -43,10 +43,10 @@ SERVER = ServerLimits()
         f"a window of the windowed route | {window.MAX_WINDOW} ids",
         f"between two checks for cancellation | {reading.MAX_TOKENS_AT_ONCE} each |",
         f"{token_queue.MAX_SIZE:,}, or `maxsize`",
-        f"{_reading.MAX_FILE // MIB} MiB (`MAX_FILE`)",
+        f"{folder_files.MAX_FILE // MIB} MiB (`MAX_FILE`)",
         f"makes of one character | {trial_main.MAX_GROWTH:,} characters",
         f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
-        f"a token of a rank file or a Tekken file | {rank_encodings.MAX_TOKEN:,} bytes",
+        f"a token of a rank file or a Tekken file | {rank_files.MAX_TOKEN:,} bytes",
         f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
         f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
         (

@@ -175,15 +175,6 @@ def test_json_text_has_no_other_files() -> None:
         HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, apply_tokenizer_config=True)
 
 
-def test_a_changed_tokenizer_has_its_own_cache_entries(tmp_path: Path) -> None:
-    folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
-    fingerprints = {
-        HuggingFaceTokenizer(folder, apply_tokenizer_config=applied).encoding_fingerprint
-        for applied in (True, False)
-    }
-    assert len(fingerprints) == 2
-
-
 def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
     pytest.importorskip("fastokens")
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})

@@ -82,11 +82,17 @@ def t5(folder: Path) -> None:
     named(folder, "T5Tokenizer")
 
 
+def llama(folder: Path) -> None:
+    (folder / "tokenizer.model").write_bytes(sentencepiece(byte_fallback=True, vocab_size=600))
+    named(folder, "LlamaTokenizer")
+
+
 FAST: dict[str, Callable[[Path], None]] = {
     "GPT2Tokenizer": lambda folder: merges(folder, "GPT2Tokenizer"),
     "CLIPTokenizer": lambda folder: merges(folder, "CLIPTokenizer"),
     "BertTokenizer": bert,
     "T5Tokenizer": t5,
+    "LlamaTokenizer": llama,
 }
 SLOW: dict[str, Callable[[Path], None]] = {
     "ByT5Tokenizer": lambda folder: named(folder, "ByT5Tokenizer"),

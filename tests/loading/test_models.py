@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from streamdec import MockTokenizer, TokenizerLoadError, load_tokenizer
-from streamdec.backends.rank_encodings import encoding_of_model
+from streamdec.backends.rank_files import encoding_of_model
 from streamdec.errors import MissingExtraError
 
 

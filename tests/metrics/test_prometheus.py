@@ -65,9 +65,6 @@ streamdec_fallbacks_total huggingface {"refused 1" if HAS_FASTOKENS else "missin
 """Counted by hand from ``activity.act``; the labels in the order of the table."""
 
 COUNTED_BEFORE = {
-    "streamdec_encoding_cache_hits_total": 2,
-    "streamdec_encoding_cache_misses_total": 4,
-    "streamdec_encoding_cache_evictions_total": 2,
     "streamdec_stop_sets_dropped_total": 13,
 }
 """What else the process did is counted too."""

@@ -68,31 +68,6 @@ def test_a_fork_encodes_although_its_parent_did_so_in_several_threads() -> None:
     assert after == before
 
 
-@pytest.mark.thorough
-@needs_fork
-@forks
-def test_a_fork_decodes_while_threads_of_its_parent_are_decoding() -> None:
-    """Locks that those threads hold at that moment stay locked in the child."""
-    shared = tokenizer()
-    ids = token_ids(shared)
-    is_over = threading.Event()
-
-    def keep_busy() -> None:
-        while not is_over.is_set():
-            ended(begun(tokenizer(), ids), ids)
-
-    threads = [threading.Thread(target=keep_busy) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        answers = [in_a_fork(lambda: ended(begun(shared, ids), ids)) for _ in range(8)]
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-    assert answers == [expected(shared, ids)] * 8
-
-
 @needs_fork
 @forks
 def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> None:

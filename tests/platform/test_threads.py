@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from streamdec.tokenizers import EncodingCache
-from tests.platform.subjects import TEXT, begun, ended, expected, token_ids, tokenizer
+from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
 
 THREADS = 8
 TIMES = 3_000
@@ -51,26 +50,3 @@ def test_a_table_that_several_threads_compile_at_once_is_right_in_all() -> None:
             return ended(begun(shared, ids), ids)
 
         assert at_once(decode) == [expected(shared, ids)] * THREADS
-
-
-@pytest.mark.thorough
-def test_a_cache_that_is_full_all_the_time_gives_each_thread_its_own_ids() -> None:
-    shared: Any = tokenizer()
-    texts = [f"{TEXT} {number}" for number in range(THREADS)]
-    right = [list(shared.encode(text).ids) for text in texts]
-    cache, alone = EncodingCache(max_bytes=2_000), EncodingCache(max_bytes=2_000)
-    shared.encoding_cache = cache
-
-    def encode(number: int) -> bool:
-        places = [place % THREADS for place in range(number, number + TIMES)]
-        return all(list(shared.encode(texts[place]).ids) == right[place] for place in places)
-
-    assert at_once(encode) == [True] * THREADS
-    counts = cache.statistics()
-    assert counts.hits + counts.misses == TIMES * THREADS
-    assert counts.evictions > TIMES  # each text drives out others, in all threads
-    # What it says that it holds is what a cache does that one thread filled.
-    for shared.encoding_cache in (cache, alone):
-        for text in texts:
-            shared.encode(text)
-    assert cache.statistics()[3:] == alone.statistics()[3:]

@@ -28,7 +28,7 @@ from streamdec import (
     wrap,
 )
 from streamdec import Sequence as TokenSequence
-from streamdec.streams.stepper import Machine
+from streamdec.streams.reading import Machine
 from streamdec.streams.text_iterator import TextIterator
 from tests.stop_laws import Setup
 from tests.streams.engines import BoomError, Engine, PlainEngine

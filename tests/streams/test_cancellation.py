@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
-    DecodeStream,
     MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
     TextStream,
     TokenQueue,
     stream,
-    wrap,
 )
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from streamdec.streams.stepper import Machine
-from tests.streams import laws
-from tests.streams.engines import BoomError, Engine
+from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
 IDS = [A, B, 4, 5, B, 4, A]
-
-MACHINES: dict[str, Callable[[], Machine]] = {
-    "decoder": lambda: StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab!")),
-    "stream": lambda: DecodeStream(TOKENIZER),
-}
-
-
-@pytest.fixture(params=[*MACHINES])
-def make(request: pytest.FixtureRequest) -> Callable[[], Machine]:
-    return MACHINES[request.param]
 
 
 class Reader:
@@ -59,59 +41,6 @@ class Reader:
 
 
 # --- while the engine is waited for ---------------------------------------------------------------
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("place", range(len(IDS) + 1))
-async def test_a_cancellation_in_any_pull_closes_the_engine(
-    make: Callable[[], Machine], place: int
-) -> None:
-    """Closing completes although the scopes around it are cancelled; another engine continues."""
-
-    async def before_pull(pulls: int) -> None:
-        if pulls == place:
-            reader.scope.cancel()
-        await checkpoint()
-
-    engine = Engine(IDS, before_pull=before_pull)
-    machine = make()
-    reader = Reader(wrap(engine, machine))
-    await reader.read()
-    assert reader.scope.cancelled_caught
-    assert (engine.pulls, engine.closings) == (place, 1)
-    assert engine.is_closed
-    assert machine.snapshot() == stepped_to(place, make())
-    kind: Any = type(machine)
-    rest = kind.restore(TOKENIZER, reader.chunks.snapshot())
-    assert reader.text + await text_of(wrap(IDS[place:], rest)) == await text_of(wrap(IDS, make()))
-
-
-def stepped_to(place: int, machine: Machine) -> dict[str, Any]:
-    """The machine after this number of ids, as JSON."""
-    for token_id in IDS[:place]:
-        laws.stepped(machine, token_id)
-    return machine.snapshot()
-
-
-async def text_of(chunks: TextStream[Any]) -> str:
-    return "".join([chunk.text async for chunk in chunks])
-
-
-@pytest.mark.anyio
-async def test_an_error_of_closing_is_kept_until_it_can_be_raised() -> None:
-    """A note on a cancellation is not seen: a scope catches the cancellation."""
-
-    async def before_pull(_: int) -> None:
-        reader.scope.cancel()
-        await checkpoint()
-
-    engine = Engine(IDS, before_pull=before_pull, close_error=BoomError("cannot close"))
-    reader = Reader(stream(engine, TOKENIZER))
-    await reader.read()
-    assert reader.scope.cancelled_caught
-    with pytest.raises(BoomError, match="cannot close"):
-        await reader.chunks.aclose()
-    await reader.chunks.aclose()
 
 
 @pytest.mark.anyio

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -78,21 +77,6 @@ async def test_a_stream_that_was_never_read_closes_its_source() -> None:
     async with stream(engine, TOKENIZER):
         pass
     assert (engine.pulls, engine.closings) == (0, 1)
-
-
-async def test_a_source_without_close_is_accepted() -> None:
-    """Lists, iterators of them, and asynchronous iterators without aclose."""
-
-    class Bare:
-        def __aiter__(self) -> Any:
-            return self
-
-        async def __anext__(self) -> int:
-            return STOP
-
-    for source in ([A, STOP], iter([A, STOP]), Bare()):
-        chunks = [chunk async for chunk in stream(source, TOKENIZER, stop="STOP")]
-        assert chunks[-1].stop_reason == "STOP"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -181,15 +165,6 @@ async def test_all_text_is_output_before_an_error_of_closing() -> None:
     await chunks.aclose()  # it was told
 
 
-async def test_a_reader_that_leaves_early_gets_the_error_of_closing() -> None:
-    engine = Engine([A, B], close_error=BoomError("cannot close"))
-    chunks = stream(engine, TOKENIZER)
-    await anext(chunks)
-    with pytest.raises(BoomError, match="cannot close"):
-        await chunks.aclose()
-    await chunks.aclose()
-
-
 async def test_an_error_of_closing_is_a_note_on_an_earlier_error() -> None:
     engine = Engine([A], error=BoomError("broken"), close_error=BoomError("cannot close"))
     chunks = stream(engine, TOKENIZER)
@@ -223,46 +198,6 @@ async def test_an_iterator_is_closed_although_on_stop_raises() -> None:
 
 
 # --- a silent engine ------------------------------------------------------------------------------
-
-
-async def silent_after(count: int, pulls: int) -> None:
-    if pulls >= count:
-        await anyio.sleep_forever()
-
-
-def machine_of(kind: str) -> Any:
-    if kind == "decoder":
-        return stream([], TOKENIZER, stop="ab!").decoder
-    return DecodeStream(TOKENIZER)
-
-
-@pytest.mark.parametrize("kind", ["decoder", "stream"])
-@pytest.mark.parametrize("count", range(4))
-async def test_a_timeout_of_the_reader_closes_the_engine_and_loses_nothing(
-    kind: str, count: int
-) -> None:
-    ids = [A, B, 4]
-    engine = Engine(ids, before_pull=lambda pulls: silent_after(count, pulls))
-    machine = machine_of(kind)
-    chunks: TextStream[Any] = wrap(engine, machine)
-    text = ""
-
-    async def read() -> None:
-        nonlocal text
-        while True:
-            with anyio.fail_after(0.05):
-                text += (await anext(chunks)).text
-
-    with pytest.raises(TimeoutError):
-        await read()
-    assert (engine.closings, engine.is_closed) == (1, True)
-    other = machine_of(kind)
-    other.step_batch(ids[:count])
-    assert chunks.snapshot() == other.snapshot()
-    rest = type(machine).restore(TOKENIZER, chunks.snapshot())
-    async for chunk in wrap(ids[count:], rest):
-        text += chunk.text
-    assert text == "ab\ufffd"
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------

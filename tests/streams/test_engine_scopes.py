@@ -32,25 +32,6 @@ async def assert_usable() -> None:
     await checkpoint()
 
 
-async def test_leaving_the_block_closes_the_engine() -> None:
-    is_cleaned_up = False
-
-    async def generate() -> AsyncGenerator[int, None]:
-        nonlocal is_cleaned_up
-        with anyio.fail_after(NEVER):
-            try:
-                yield A
-                yield B
-            finally:
-                await checkpoint()
-                is_cleaned_up = True
-
-    async with stream(generate(), TOKENIZER) as chunks:
-        assert (await anext(chunks)).text == "a"
-    assert is_cleaned_up
-    await assert_usable()
-
-
 async def test_a_task_group_across_a_yield_cannot_be_closed() -> None:
     """Each ``aclose()`` of it raises. The last chunk is output before the error."""
 

@@ -9,7 +9,7 @@ from collections import UserList, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import numpy as np
@@ -26,7 +26,7 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec.streams.outputs import OutputReader, checked_ids, ids_of
+from streamdec.streams.outputs import OutputReader, checked_ids
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
@@ -69,14 +69,8 @@ class Tensor:
 @pytest.mark.parametrize(
     ("output", "ids"),
     [
-        (5, [5]),
-        (np.int64(5), [5]),
         (np.array(5), [5]),
         (Tensor(5), [5]),
-        ([5, 6], [5, 6]),
-        ((5, 6), [5, 6]),
-        ([], []),
-        (np.array([5, 6]), [5, 6]),
         (np.array([5, 6], dtype=np.uint16), [5, 6]),
         (Tensor([5, 6]), [5, 6]),
         (range(5, 7), [5, 6]),
@@ -168,18 +162,6 @@ def vllm(*ids: int, **kwargs: Any) -> RequestOutput:
 
 DELTAS: dict[str, list[Any]] = {
     "vLLM": [vllm(0), vllm(1, 2), RequestOutput([]), vllm(finish_reason="stop", stop_reason=7)],
-    "vLLM as JSON": [
-        {"outputs": [{"index": 0, "token_ids": [0]}]},
-        {"outputs": [{"index": 0, "token_ids": [1, 2]}]},
-        {"outputs": []},
-        {"outputs": [{"token_ids": [], "finish_reason": "stop", "stop_reason": 7}]},
-    ],
-    "completions": [
-        Completion([0]),
-        Completion([1, 2]),
-        Completion(()),
-        Completion((), finish_reason="stop", stop_reason=7),
-    ],
     "SGLang": [
         sglang(0),
         sglang(1, 2),
@@ -199,12 +181,6 @@ CUMULATIVE: dict[str, list[Any]] = {
         vllm(0, 1, 2),
         RequestOutput([]),
         vllm(0, 1, 2, finish_reason="stop", stop_reason=7),
-    ],
-    "SGLang": [
-        sglang(0),
-        sglang(0, 1, 2),
-        sglang(0, 1, 2),
-        sglang(0, 1, 2, reason={"type": "stop", "matched": 7}),
     ],
     "lists": [
         [0],
@@ -324,13 +300,9 @@ class WhyNumber(enum.IntEnum):
     [
         ("stop", "stop", "stop"),
         ("length", "length", "length"),
-        ("abort", "abort", "abort"),
-        ("error", "error", "error"),
         ("eos", "stop", "eos"),
         ("tool_calls", "stop", "tool_calls"),
         ("cancelled", "abort", "cancelled"),
-        ("timeout", "abort", "timeout"),
-        ("repetition", "abort", "repetition"),
         ("content_filter", "content_filter", "content_filter"),
         ("error: out of memory", "error", "error: out of memory"),
         ("STOP", "stop", "STOP"),
@@ -347,15 +319,12 @@ def test_an_engines_finish_reason_is_translated_and_kept(word: Any, reason: str,
     assert chunks.engine_finish_reason == kept
 
 
-@pytest.mark.parametrize("stop", [None, True, 1.5, ["x"]])
-def test_an_empty_stop_reason_is_left_out(stop: Any) -> None:
-    output = {"token_ids": [], "finish_reason": "stop", "stop_reason": stop}
-    assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "stop")]
-
-
-def test_a_stop_reason_belongs_to_a_stop() -> None:
-    output = {"token_ids": [], "finish_reason": "length", "stop_reason": 7}
-    assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", "length")]
+@pytest.mark.parametrize(
+    ("word", "stop"), [("stop", None), ("stop", True), ("stop", ["x"]), ("length", 7)]
+)
+def test_a_stop_reason_is_text_or_an_id_and_belongs_to_a_stop(word: Any, stop: Any) -> None:
+    output = {"token_ids": [], "finish_reason": word, "stop_reason": stop}
+    assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", word)]
 
 
 @pytest.mark.parametrize("word", [None, "", {}, {"type": None}, {"type": ""}])
@@ -408,11 +377,6 @@ def test_a_second_sample_is_an_error_without_index() -> None:
     ("outputs", "problem"),
     [
         ([[0, 1], [0]], r"length 2 that ends with \[0, 1\], an output of length 1 has \[0\]"),
-        ([[0, 1], [2]], r"an output of length 1 has \[2\]"),
-        (
-            [[0, 1], [0, 2, 1]],
-            r"length 2 that ends with \[0, 1\], an output of length 3 has \[0, 2\]",
-        ),
         ([[0, 1], []], r"an output of length 0 has \[\]"),
         ([0, 1], r"an output of length 1 has \[1\]"),
         ([sglang(0, 1), sglang(2)], r"an output of length 1 has \[2\]"),
@@ -506,27 +470,17 @@ def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
 # --- what cannot be read --------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
-    first: int
-    second: int
-
-
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
         ("text", "a str of length 4,"),
-        (b"bytes", "a bytes of length 5,"),
         (None, "None"),
-        (1.5, "1.5"),
         ({"text": "hi", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
-        ({}, r"a dict of \[\]"),
         ({1, 2}, "a set,"),
         (SimpleNamespace(text="hi", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
-        (SimpleNamespace(outputs="hi"), r"a SimpleNamespace with the fields \['outputs'\],"),
         (SimpleNamespace(outputs=5), r"a SimpleNamespace with the fields \['outputs'\],"),
         (RequestOutput([SimpleNamespace(text="hi")]), "RequestOutput"),
         ({"token_ids": "text"}, "a dict of"),
-        ({"token_ids": {"a": 1}}, "a dict of"),
     ],
 )
 def test_the_error_for_an_output_without_ids_names_the_expected_forms(
@@ -585,11 +539,6 @@ def test_chunks_with_ids_are_a_source() -> None:
     assert "".join(chunk.text for chunk in iter_chunks(chunks, tokenizer)) == "caféé!"
 
 
-def test_a_tuple_with_names_is_a_list_of_ids() -> None:
-    """Unless one of them is token_ids."""
-    assert ids_of(Pair(1, 2)) == (1, 2)
-
-
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
 def test_the_result_of_ids_is_checked(value: Any) -> None:
     with pytest.raises(TypeError, match="token ids must be an id, a list, an array or a tensor"):
@@ -609,9 +558,8 @@ def outputs_of(counts: Sequence[int]) -> list[Any]:
     return [ids[:count] for count in counts]
 
 
-@pytest.mark.parametrize("shape", [lambda ids: ids, lambda ids: {"token_ids": ids}])
-def test_outputs_that_repeat_all_ids_are_noticed(shape: Callable[[Any], Any]) -> None:
-    outputs = [shape(ids) for ids in outputs_of([1, 2, 4, 5, 6])]
+def test_outputs_that_repeat_all_ids_are_noticed() -> None:
+    outputs = outputs_of([1, 2, 4, 5, 6])
     with pytest.warns(StreamdecWarning, match="or give the stream cumulative=True") as warned:
         text = "".join(chunk.text for chunk in iter_chunks(outputs, LETTERS))
     assert len(warned) == 1
@@ -647,9 +595,7 @@ def test_cumulative_outputs_are_noticed_before_text_is_repeated_twice(
         outputs_of([1, 2]),  # One id that comes again may be a coincidence.
         [[97], [97], [97, 98]],
         [[97] * size for size in range(1, 9)],  # A line of equal tokens.
-        [[97, 98], [99], [97, 98], [97, 98, 99]],
         [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
-        [[97]] * 8,
         [[97], [98], *([*b"cdefghijk"[:size]] for size in range(1, 9))],
         [each for count in range(2, 7) for each in ([*b"abcdefg"][:count], [97])],
     ],

@@ -13,7 +13,6 @@ import anyio.lowlevel
 import pytest
 
 from streamdec import (
-    Chunk,
     DecoderPool,
     DecodeStream,
     MockTokenizer,
@@ -25,9 +24,9 @@ from streamdec import (
 )
 from streamdec.hooks import StreamEnded
 from streamdec.metrics import Hook, add_hook
-from streamdec.streams.owners import disown, own
+from streamdec.streams.reading import Stepper
 from streamdec.trace import Tracer
-from tests.streams.engines import BoomError, Engine, PlainEngine, Script, async_generator
+from tests.streams.engines import BoomError, Engine, Script, async_generator
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b"])
 A, B = 0, 1
@@ -46,7 +45,6 @@ def pool_of(machine: Any) -> DecoderPool:
 BEGINNINGS: dict[str, Callable[[Any], object]] = {
     "iter_chunks": lambda machine: iter_chunks([A], machine),
     "stream": lambda machine: wrap(Engine([A]), machine),
-    "wrap": lambda machine: wrap(Engine([A]), machine),
     "pool": pool_of,
 }
 
@@ -75,7 +73,6 @@ def test_every_kind_of_decoder_is_stepped_by_one(make: Any) -> None:
 LEFT: dict[str, Callable[[Any], Any]] = {
     "stream": lambda machine: wrap(Engine([B, B]), machine),
     "generator": lambda machine: wrap(async_generator(Script([B, B])), machine),
-    "wrap": lambda machine: wrap(Engine([B, B]), machine),
     "tracer": lambda machine: wrap(Engine([B, B]), Tracer(machine)),
 }
 
@@ -168,60 +165,15 @@ def test_a_failed_constructor_leaves_the_decoder_free(source: Any) -> None:
     del kept, kept_too
 
 
-@pytest.mark.parametrize("begin", [*BEGINNINGS][:3])
-def test_a_stream_on_a_decoder_of_a_pool_is_rejected(begin: str) -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a")
-    pool.fork("a", "b")
-    for name in ("a", "b"):
-        with pytest.raises(RuntimeError, match="another stream or pool"):
-            BEGINNINGS[begin](pool[name])
-
-
 def test_only_the_owner_of_a_decoder_can_disown_it() -> None:
-    first, second, machine = Owner(), Owner(), decoder()
-    own(machine, second)
-    disown(machine, first)
-    with pytest.raises(RuntimeError, match="another stream or pool"):
-        own(machine, first)
-    disown(machine, second)
-    own(machine, first)
-
-
-class Owner:
-    pass
-
-
-def test_two_tasks_with_one_decoder_do_not_get_each_others_text() -> None:
-    """The mistake of a server that makes its decoder once, for all requests."""
-    shared, texts, errors = decoder(), dict[str, str](), list[str]()
-
-    async def answer(name: str, token_id: int) -> None:
-        try:
-            async with wrap(Engine([token_id] * 3), shared) as chunks:
-                async for chunk in chunks:
-                    texts[name] = texts.get(name, "") + chunk.text
-                    await anyio.lowlevel.checkpoint()
-        except RuntimeError as error:
-            errors.append(str(error))
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer, "first", A)
-            tasks.start_soon(answer, "second", B)
-
-    anyio.run(main)
-    assert len(errors) == 1
-    assert [*texts.values()] in (["aaa"], ["bbb"])
-
-
-def test_a_decoder_that_has_ended_is_named() -> None:
     machine = decoder()
-    machine.step_batch([A, B])
-    source = PlainEngine([A])
-    with pytest.warns(UserWarning, match="already ended, so the source is not read"):
-        chunks = [*iter_chunks(source, machine)]
-    assert (chunks, source.pulls) == ([Chunk("", "stop", "ab")], 0)
+    first, second = Stepper(machine), Stepper(machine)
+    second.own(second)
+    first.disown()
+    with pytest.raises(RuntimeError, match="another stream or pool"):
+        first.own(first)
+    second.disown()
+    first.own(first)
 
 
 @pytest.mark.anyio

@@ -75,16 +75,6 @@ async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reas
     assert chunks[-1].finish_reason == "stop"
 
 
-@pytest.mark.anyio
-async def test_text_of_a_stream_of_ids_can_be_the_source() -> None:
-    async def api() -> Any:
-        yield Chunk("a\nUs")
-        yield Chunk("er:", "length")
-
-    chunks = [chunk async for chunk in wrap(api(), decoder())]
-    assert shown(chunks) == [("a", None), ("", "stop")]
-
-
 @given(cuts=st.lists(st.text(LETTERS, max_size=5), max_size=8))
 def test_the_result_does_not_depend_on_how_the_text_was_cut(cuts: list[str]) -> None:
     judge = TextStopDecoder(StopConditions(stop="a\nb"))

@@ -203,16 +203,6 @@ class TakesBack:
         return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
 
 
-def test_a_tokenizer_that_takes_back_text_ends_its_own_request() -> None:
-    pool = DecoderPool(TakesBack())
-    pool.add("a")
-    pool.add("b")
-    pool.step({"a": [1, 2], "b": 1})
-    chunks = pool.step({"a": [1, 8], "b": 1})
-    assert chunks == {"a": Chunk("x", "error"), "b": Chunk("x")}
-    assert isinstance(pool.errors["a"], RewriteError)
-
-
 def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
     pool = DecoderPool(TakesBack())
     pool.add("a", StopConditions(stop="xq"))
@@ -355,34 +345,6 @@ def test_a_request_can_be_looked_at() -> None:
     assert repr(pool) == "<DecoderPool of 2 requests>"
     with pytest.raises(UnknownRequestError):
         pool["x"]
-
-
-class Failing:
-    """A tokenizer of the windowed route whose decode fails when a test sets it."""
-
-    fails = False
-
-    def decode(self, token_ids: Any, skip_special_tokens: bool = True) -> str:
-        if self.fails:
-            raise RuntimeError("the library failed")
-        return "".join("ab\ufffdcdefgh"[token_id % 9] for token_id in token_ids)
-
-
-def test_a_tokenizer_that_fails_at_the_end_too_ends_one_request() -> None:
-    tokenizer = Failing()
-    pool = DecoderPool(tokenizer)
-    for name in "abc":
-        pool.add(name)
-    pool.step({"a": 2, "b": 2, "c": 2})
-    tokenizer.fails = True
-    chunks = pool.step({"a": 1, "b": 1})
-    assert {name: chunk.finish_reason for name, chunk in chunks.items()} == dict.fromkeys(
-        "ab", "error"
-    )
-    last = pool.abort("c")
-    assert last is not None
-    assert last.finish_reason == "error"
-    assert [*pool] == []
 
 
 # --- cumulative outputs ---------------------------------------------------------------------------

@@ -55,14 +55,6 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
 
 
-async def test_shared_chunks_are_not_copied() -> None:
-    """A chunk that the table has is handed on, not copied."""
-    ready = StopSequenceDecoder(TOKENIZER, StopConditions(stop="x")).step(A)
-    for output in (A, [A], {"token_ids": [A]}):
-        async with stream([output], TOKENIZER, stop="x") as chunks:
-            assert await anext(chunks) is ready
-
-
 @pytest.mark.parametrize("first", [A, B, 4])
 @pytest.mark.parametrize("bad", [3.0, 2.0, True, 1.0])
 async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> None:
@@ -74,17 +66,6 @@ async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> No
     with pytest.raises((TokenIdError, SourceError)):
         await drained(chunks)
     assert (chunks.decoder.num_tokens, engine.pulls) == (1, 2)
-
-
-async def test_the_result_of_ids_replaces_numbers() -> None:
-    """With a cold table and with a warm one."""
-    for _ in range(COLD_AND_WARM):
-        for machine in (StopSequenceDecoder(TOKENIZER, StopConditions()), DecodeStream(TOKENIZER)):
-            source = Engine([A - 1, B - 1, A - 1])
-            assert await texts(wrap(source, machine, ids=lambda n: n + 1)) == ["a", "b", "a", ""]
-    machine = DecodeStream(TOKENIZER)
-    with pytest.raises(SourceError, match="cumulative=True"):
-        await drained(wrap(Engine([A, B]), machine, cumulative=True))
 
 
 # --- the last chunk -------------------------------------------------------------------------------

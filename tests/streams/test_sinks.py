@@ -207,20 +207,6 @@ def test_a_sink_may_end_its_request_and_begin_another() -> None:
     assert pool.ended.keys() == {"a"}
 
 
-def test_a_sink_may_abort_at_its_last_chunk() -> None:
-    pool = DecoderPool(TOKENIZER)
-    sent: list[Chunk] = []
-
-    def leave(chunk: Chunk) -> None:
-        sent.append(chunk)
-        pool.abort("a")
-
-    pool.add("a", STOPPING)
-    pool.attach("a", leave)
-    pool.step({"a": [ST, OP]})
-    assert sent == [Chunk("", "stop", "STOP")]
-
-
 def test_a_sink_that_returns_a_coroutine_ends_its_request() -> None:
     """Its text would be lost, because nothing awaits the coroutine."""
 

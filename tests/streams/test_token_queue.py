@@ -242,22 +242,6 @@ async def test_put_raises_finished_error_after_the_reader_has_left() -> None:
     assert feed.closed
 
 
-async def test_a_waiting_put_raises_finished_error_when_the_reader_leaves() -> None:
-    feed = TokenQueue(1)
-    feed.put(1)
-    started = threading.Event()
-
-    def produce() -> None:
-        started.set()
-        with pytest.raises(FinishedError, match="its reader has closed it"):
-            feed.put(2)
-
-    thread = Thread(produce)
-    await anyio.to_thread.run_sync(started.wait)
-    await feed.aclose()
-    await thread.join()
-
-
 # --- bounds ---------------------------------------------------------------------------------------
 
 
@@ -365,17 +349,6 @@ async def test_nothing_can_be_put_after_the_end() -> None:
     assert not feed.closed
 
 
-async def test_closing_drops_unread_ids_and_can_be_repeated() -> None:
-    feed = TokenQueue()
-    feed.put([1, 2])
-    await feed.aclose()
-    await feed.aclose()
-    assert feed.num_waiting == 0
-    feed.end("stop")
-    with pytest.raises(FinishedError, match="its reader has closed it"):
-        feed.put(1)
-
-
 @pytest.mark.parametrize("ends", ["at its end", "at a stop", "by a break"])
 async def test_a_second_stream_on_a_queue_is_rejected(ends: str) -> None:
     """Its answer would be empty, as if the engine had generated nothing."""
@@ -388,19 +361,6 @@ async def test_a_second_stream_on_a_queue_is_rejected(ends: str) -> None:
                 break
     with pytest.raises(FinishedError, match="was closed; make a TokenQueue for each stream"):
         await drained(stream(feed, TOKENIZER))
-
-
-async def test_a_reader_raises_if_others_close_its_queue() -> None:
-    """Ids that were dropped would be missing from its text."""
-    feed = TokenQueue()
-    reading = stream(feed, TOKENIZER)
-    feed.put(65)
-    assert (await anext(reading)).text == "A"
-    feed.put(66)
-    feed.close()
-    with pytest.raises(FinishedError, match="nothing can be read from the queue: it was closed"):
-        await drained(reading)
-    assert reading.finish_reason is None
 
 
 async def test_a_second_reader_is_rejected() -> None:

@@ -1,0 +1,188 @@
+r"""What steps a decoder and adds token ids to its chunks, or counts for hooks.
+
+A token belongs to the chunk that completes its text. A token that ends inside a character, or whose
+text is withheld for a stop, belongs to the chunk that outputs the rest. A token without text
+belongs to the next chunk that has text.
+
+So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones: these
+begin with the oldest token whose text is held or jailed. The last chunk takes all.
+
+>>> from streamdec import MockTokenizer, iter_chunks
+>>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
+>>> chunks = iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)
+>>> [(chunk.text, chunk.token_ids) for chunk in chunks]
+[('caf', (0,)), ('é', (1, 2)), ('', ())]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, SupportsIndex
+
+from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
+from streamdec.core.stepping import decoder_behind, end, methods_of
+from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
+
+
+class TokenAttribution:
+    """Steps a decoder, and adds token ids to its chunks.
+
+    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
+    """
+
+    __slots__ = ("_decoder", "_feed", "_step", "_waiting")
+
+    def __init__(self, decoder: Any, waiting: Iterable[int] = ()) -> None:
+        self._decoder = decoder
+        self._step, self._feed = methods_of(decoder)
+        self._waiting = [*waiting]
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """Return the chunk of an id; with ids if it has text or a finish reason."""
+        chunk = self._step(token_id)
+        self._waiting.append(token_id.__index__())
+        return self.with_ids(chunk)
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the decoder's chunk of ``token_ids``, as for ``step``."""
+        try:
+            chunk = self._feed(token_ids)
+        except Exception as error:
+            self._wait(token_ids[: getattr(error, "num_taken", 0)])
+            error.chunk = self.with_ids(chunk_before(error))  # type: ignore[attr-defined]
+            raise
+        self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
+        return self.with_ids(chunk)
+
+    def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
+        self._waiting += [token_id.__index__() for token_id in token_ids]
+
+    def end(self, finish_reason: FinishReason) -> Chunk:
+        """End the decoder. Its chunk has all ids that belong to no other chunk."""
+        return self.with_ids(end(self._decoder, finish_reason))
+
+    def with_ids(self, chunk: Chunk) -> Chunk:
+        """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
+        waiting, size = self._waiting, len(self._waiting)
+        if chunk.finish_reason is None:
+            if not chunk.text:
+                return chunk
+            size -= self._decoder.num_pending_tokens
+        if size <= 0:
+            return chunk
+        token_ids = tuple(waiting[:size])
+        del waiting[:size]
+        return with_token_ids(chunk, token_ids)
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The ids that were read and do not belong to a chunk yet."""
+        return tuple(self._waiting)
+
+
+class StreamStatistics:
+    """Steps a decoder with two functions, and counts its chunks, for hooks."""
+
+    __slots__ = (
+        *("_before", "_chunks", "_decoder", "_feed", "_frozen", "_held", "_hooks", "_jailed"),
+        *("_most", "_step"),
+    )
+
+    def __init__(
+        self,
+        decoder: Any,
+        step: Callable[[Any], Chunk],
+        feed: Callable[[Sequence[SupportsIndex]], Chunk],
+        hooks: tuple[Hook, ...],
+    ) -> None:
+        self._decoder: Any = decoder_behind(decoder)
+        self._step, self._feed = step, feed
+        self._hooks = hooks
+        self._chunks = 0
+        """Chunks with text, without the last chunk of the stream."""
+        self._held = self._jailed = 0
+        """Steps without text after which bytes were held, and after which text was jailed."""
+        self._most = [0, 0, 0]
+        """The most bytes held, code points jailed, and pending tokens after such steps."""
+        self._before = self._counts()
+        self._frozen: tuple[int, ...] | None = None
+        """The counts when others were allowed to step the decoder; None if they were not."""
+
+    def _counts(self) -> tuple[int, ...]:
+        """Return how many tokens, code points and unknown ids the decoder counted."""
+        decoder = self._decoder
+        return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
+
+    def step(self, token_id: SupportsIndex) -> Chunk:
+        """Return the chunk of one id."""
+        chunk = self._step(token_id)
+        self._note(chunk)
+        return chunk
+
+    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
+        """Return the chunk of several ids."""
+        chunk = self._feed(token_ids)
+        if len(token_ids):
+            self._note(chunk)
+        return chunk
+
+    def _note(self, chunk: Chunk) -> None:
+        if chunk.finish_reason is not None:
+            return  # ``end`` counts the last chunk
+        if chunk.text:
+            self._chunks += len(chunk.split())
+            return
+        decoder = self._decoder
+        held, jailed = decoder.held, decoder.jailed
+        self._held += bool(held)
+        self._jailed += bool(jailed)
+        if held or jailed:
+            now = len(held), len(jailed), decoder.num_pending_tokens
+            self._most = [*map(max, self._most, now)]
+
+    def freeze(self) -> None:
+        """Count no more, because others may step the decoder."""
+        self._frozen = self._counts()
+
+    def end(self, last: Chunk | None, error: BaseException | None) -> None:
+        """Call the hooks for the end: by a ``last`` chunk or an ``error``, or without."""
+        reason: FinishReason = "abort"
+        chunks = self._chunks
+        if last is not None:
+            reason = last.finish_reason or reason
+            chunks += len(last.split()) if last.text else 0
+        if isinstance(error, Exception):
+            reason = "error"
+        counts = zip(self._frozen or self._counts(), self._before, strict=True)
+        tokens, characters, unknown_tokens = (now - before for now, before in counts)
+        held_bytes, jailed_characters, pending_tokens = self._most
+        event = StreamEnded(
+            tokenizer_type=type_of(self._decoder.tokenizer),
+            route=self._decoder.route,
+            finish_reason=reason,
+            stop_kind=self._stop_kind() if reason == "stop" else None,
+            error_type=type(error).__name__ if isinstance(error, Exception) else None,
+            tokens=tokens,
+            chunks=chunks,
+            characters=characters,
+            unknown_tokens=unknown_tokens,
+            held_tokens=self._held,
+            jailed_tokens=self._jailed,
+            max_held_bytes=held_bytes,
+            max_jailed_characters=jailed_characters,
+            max_pending_tokens=pending_tokens,
+            ends_incomplete=last is not None and last.text.endswith("\ufffd"),
+        )
+        tell(self._hooks, "stream_ended", event)
+
+    def _stop_kind(self) -> StopKind:
+        decoder = self._decoder
+        match = decoder.match if isinstance(decoder, StopSequenceDecoder) else None
+        if match is None:
+            return "engine"
+        if match.stop is None:
+            return "eos"
+        if isinstance(match.stop, str):
+            return "regex" if match.stop in decoder.conditions.stop_regex else "string"
+        return "token_id"
