@@ -38,7 +38,7 @@ extensions = [
 nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [
-    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds"),
+    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|Operation|StopOptions|UnknownIds"),
     ("py:class", r"FastMode|FastOptions|NewTemplate|Path"),
 ]
 
