@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.support.public_api import DOORS, public_names  # noqa: E402 - not installed
+from tests.support.public_api import DOORS, public_names
 
 
 def homes() -> Iterator[str]:

@@ -65,9 +65,9 @@ def test_an_old_text_that_is_missing_in_the_code_is_an_error(tmp_path: Path) -> 
 def test_survivors_and_failed_mutants_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     one, two, three = MUTANTS[:3]
     outcomes = [
-        Outcome(one, 1, 2.0, "FAILED tests/test_a.py::test_b - AssertionError"),
-        Outcome(two, 0, 3.0, "12 passed"),
-        Outcome(three, 4, 3.0, "ERROR: file not found"),
+        Outcome(one, "tests/test_a.py::test_b", 2.0),
+        Outcome(two, "", 3.0),
+        Outcome(three, "tests/absent.py (exit 4)", 3.0),
     ]
     assert report(outcomes) == 2
     first, second, third = capsys.readouterr().out.splitlines()
