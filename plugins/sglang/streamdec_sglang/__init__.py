@@ -1,7 +1,7 @@
 """A plugin for SGLang: streamdec decodes the text of requests, and looks for their stop strings.
 
 SGLang calls :func:`register` in each of its processes (entry-point group ``sglang.srt.plugins``).
-It puts hooks on two methods: in the detokenizer process each request then has a
+It puts hooks on some methods: in the detokenizer process each request then has a
 :class:`streamdec.DecodeStream`, and in the scheduler each request with stop strings a
 :class:`streamdec.StopSequenceDecoder`. What streamdec does not support is left to SGLang.
 """
@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["STOPS_SWITCH", "SWITCH", "TRIED", "__version__", "register"]
+__all__ = [
+    "FIELD",
+    "MARKERS",
+    "STOPS_SWITCH",
+    "SWITCH",
+    "TRIED",
+    "__version__",
+    "has_rust_server",
+    "markers_setting",
+    "register",
+]
 
 __version__ = "0.1.0"
 
@@ -21,11 +31,30 @@ that was not tried, if its classes look the same. By default only tried versions
 STOPS_SWITCH = "STREAMDEC_SGLANG_STOPS"
 """The environment variable: with ``off`` the scheduler is left as it is."""
 
+MARKERS = "STREAMDEC_SGLANG_REASONING_MARKERS"
+"""The environment variable with the markers of the model's reasoning. ``auto``: those of SGLang's
+reasoning parser. Otherwise a JSON list of texts or ids: ``["<think>", "</think>"]``. Stop strings
+between them are ignored in all requests."""
+
+FIELD = "ignore_stops_between"
+"""The key of ``custom_params`` of a request with the markers for this request, as a list, or
+``auto``. With an empty list, stop strings count everywhere in this request, even if
+``STREAMDEC_SGLANG_REASONING_MARKERS`` is set."""
+
 TRIED = ("0.5.23",)
 """The versions of SGLang that the tests of this plugin were run with."""
 
-
 _OFF = ("off", "0", "false", "no")
+
+
+def markers_setting() -> str:
+    """Return what ``MARKERS`` has in the environment; empty if it is not set."""
+    return os.environ.get(MARKERS, "")
+
+
+def has_rust_server() -> bool:
+    """Return whether SGLang's Rust server decodes the text, instead of the detokenizer manager."""
+    return os.environ.get("SGLANG_RUST_SERVER", "").lower() in ("true", "1", "yes", "y")
 
 
 def register() -> None:

@@ -1,9 +1,10 @@
-"""Where SGLang is changed: hooks on a method of the detokenizer and on the making of requests.
+"""Where SGLang is changed: hooks on methods of the detokenizer and on the making of requests.
 
 SGLang applies hooks when all plugins are loaded. The ``AROUND`` hook on
 ``DetokenizerManager._decode_batch_token_id_output`` gets the method that it is around, which is
 SGLang's own or another plugin's, and calls it for what streamdec does not support. The ``AFTER``
-hook on ``Req.__init__`` changes the class of a request that has stop strings.
+hook on ``Req.__init__`` changes the class of a request that has stop strings. The hook around
+``DetokenizerManager.trim_matched_stop`` cuts the text of a request of which stops were ignored.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from streamdec_sglang import SWITCH, TRIED, __version__
 from streamdec_sglang.detokenizer import FIELDS, decode_batch
 from streamdec_sglang.logs import logger
-from streamdec_sglang.stops import equip
+from streamdec_sglang.stops import equip, trim_matched_stop
 
-__all__ = ["REQUEST", "TARGET", "HookRegistry", "apply"]
+__all__ = ["REQUEST", "TARGET", "TRIM", "HookRegistry", "apply"]
 
 _METHOD = "_decode_batch_token_id_output"
 TARGET = f"{detokenizer_manager.__name__}.DetokenizerManager.{_METHOD}"
 """The method that decodes batches."""
+TRIM = f"{detokenizer_manager.__name__}.DetokenizerManager.trim_matched_stop"
+"""The method that cuts a text at a stop."""
 REQUEST = f"{schedule_batch.__name__}.Req.__init__"
 """The method that makes the scheduler's requests."""
 
@@ -40,6 +43,7 @@ _EXPECTED = {
     ],
     (schedule_batch, "Req", "_check_str_based_finish"): ["self", "new_accepted_len"],
     (schedule_batch, "Req", "check_match_stop_str_prefix"): ["self"],
+    (schedule_batch, "Req", "init_incremental_detokenize"): ["self"],
 }
 """The parameters of the methods that are replaced or called, in the versions that were tried."""
 
@@ -79,6 +83,7 @@ def apply(*, is_forced: bool, with_stops: bool = True) -> None:
     HookRegistry.register(TARGET, decode_batch, HookType.AROUND)
     if with_stops:
         HookRegistry.register(REQUEST, equip, HookType.AFTER)
+        HookRegistry.register(TRIM, trim_matched_stop, HookType.AROUND)
     _is_applied = True
 
 

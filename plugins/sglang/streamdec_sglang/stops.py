@@ -6,8 +6,13 @@ stop strings has a :class:`streamdec.StopSequenceDecoder`, which takes each new 
 stop can be complete, which is so at nearly all steps. When it finds one, SGLang's own code decides:
 the reason of the end, its length, and which of several stops counts, are SGLang's.
 
-While a request streams, text that may become a stop is withheld (``jailed``), whatever tokens
-spell it. It stays withheld while an incomplete character follows; SGLang would send it then.
+SGLang's code does not know of reasoning. If the stops of a request are ignored between markers, its
+decoder decides instead. The manager of the detokenizer cuts a text at the first occurrence of the
+stop, which may be one that was ignored. So the reason of the end (:class:`FoundStop`) says where
+the stop is, and :func:`trim_matched_stop` cuts there.
+
+Text that may become a stop is withheld (``jailed``), whatever tokens spell it. It stays withheld
+while an incomplete character follows; SGLang would send it then.
 
 The class of a request is changed when it is made, if it has stop strings. So a request without
 stops costs nothing more, and the decoder is freed with its request.
@@ -15,17 +20,22 @@ stops costs nothing more, and the decoder is freed with its request.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.managers.schedule_batch import FINISH_MATCHED_STR, Req
 
-from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
+from streamdec import DecodeStream, HuggingFaceTokenizer, StopSequenceDecoder
 from streamdec.protocols import ByteFallback, ByteLevel
 from streamdec_sglang.logs import say_once
+from streamdec_sglang.reasoning import Pairs, markers_of, note_regex
 from streamdec_sglang.tokenizer import decoder_for, why_unsupported
 
-__all__ = ["CheckedReq", "equip"]
+__all__ = ["CheckedReq", "FoundStop", "equip", "trim_matched_stop"]
+
+_AFTER = "streamdec_num_after"
+"""The key of a reason with the number of code points after the stop. The detokenizer removes it."""
 
 
 def equip(result: Any, request: Req, *args: Any, **options: Any) -> None:
@@ -34,9 +44,56 @@ def equip(result: Any, request: Req, *args: Any, **options: Any) -> None:
     It runs after ``Req.__init__``, and gets its result and its arguments.
     """
     params: Any = request.sampling_params
-    if type(request) is Req and params.stop_strs and not params.stop_regex_strs:
+    if type(request) is not Req:
+        return
+    if params.stop_regex_strs:
+        note_regex(params)
+    elif params.stop_strs:
         request.streamdec, request.streamdec_read = None, 0
+        request.streamdec_markers = ()
         request.__class__ = CheckedReq
+
+
+def trim_matched_stop(
+    original: Callable[..., Any],
+    manager: Any,
+    output: Any,
+    finished_reason: dict[str, Any] | None,
+    no_stop_trim: bool,
+) -> Any:
+    """Cut ``output`` at the stop that ended its request. This is the hook.
+
+    Args:
+        original: the method that the hook is around.
+        manager: the ``DetokenizerManager``.
+        output: the text or the ids of a request.
+        finished_reason: why the request ended; None if it did not.
+        no_stop_trim: whether the stop is a part of the text.
+    """
+    if not isinstance(output, str) or _AFTER not in (finished_reason or ()):
+        return original(manager, output, finished_reason, no_stop_trim)
+    assert finished_reason is not None
+    stop, end = finished_reason["matched"], len(output) - finished_reason.pop(_AFTER)
+    if not output.endswith(stop, 0, max(end, 0)):
+        return output  # the stop is the text of a special token that is not shown
+    return output[: end if no_stop_trim else end - len(stop)]
+
+
+class FoundStop(FINISH_MATCHED_STR):  # type: ignore[misc]
+    """The reason of a request whose stop may not be the first one in its text.
+
+    Args:
+        matched: the stop.
+        num_after: how many code points follow it.
+    """
+
+    def __init__(self, matched: str, num_after: int) -> None:
+        super().__init__(matched)
+        self.num_after = num_after
+
+    def to_json(self) -> dict[str, Any]:
+        """Return SGLang's JSON of the reason, with the number."""
+        return {**super().to_json(), _AFTER: self.num_after}
 
 
 class CheckedReq(Req):  # type: ignore[misc]
@@ -45,6 +102,8 @@ class CheckedReq(Req):  # type: ignore[misc]
     streamdec: StopSequenceDecoder | None
     """Has read the first ``streamdec_read`` ids of the output; None before the first check."""
     streamdec_read: int
+    streamdec_markers: Pairs
+    """Stops between them are ignored."""
 
     def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
         """Return whether a stop string ends the request, and note it as SGLang does."""
@@ -60,6 +119,9 @@ class CheckedReq(Req):  # type: ignore[misc]
             self.streamdec_read = len(ids)
             if not decoder.finished:
                 return False
+            if self.streamdec_markers:
+                _finish(self, decoder)
+                return True
         except Exception as raised:
             error = raised
         # SGLang's own code continues, also if it does not find the stop in its last few tokens.
@@ -75,6 +137,34 @@ class CheckedReq(Req):  # type: ignore[misc]
             return is_begun
         return bool(decoder.jailed)
 
+    def init_incremental_detokenize(self) -> tuple[Any, int]:
+        """Return the ids for the detokenizer, and how many of them are of the prompt.
+
+        SGLang sends ids of a request that does not stream at each 50th token, also if the end of
+        their text may become a stop. Here those ids wait.
+        """
+        ids, num_prompt_ids = super().init_incremental_detokenize()
+        if not self.stream and not self.finished() and self.check_match_stop_str_prefix():
+            ids = ids[: max(self.send_decode_id_offset, num_prompt_ids)]
+        return ids, num_prompt_ids
+
+
+class _HandedOverReq(Req):  # type: ignore[misc]
+    """A request that SGLang checks after an error. Stops that were ignored may be in its text."""
+
+    finished_reason: Any
+
+    def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
+        is_found: bool = super()._check_str_based_finish(new_accepted_len)
+        reason = self.finished_reason
+        if is_found and type(reason) is FINISH_MATCHED_STR:
+            stop = reason.matched
+            text = self.tokenizer.decode(self.output_ids[: self.finished_len])
+            if stop in text:
+                num_after = len(text) - text.rindex(stop) - len(stop)
+                self.finished_reason = FoundStop(stop, num_after)
+        return is_found
+
 
 class _UnsupportedError(Exception):
     """SGLang's own code finds the stops of a request; the message is in the log."""
@@ -84,17 +174,42 @@ def _after(request: CheckedReq, read: int) -> StopSequenceDecoder:
     """Return the decoder of ``request``, after the first ``read`` ids of its output."""
     decoder = request.streamdec
     if decoder is None or read != request.streamdec_read:
-        stops = request.sampling_params.stop_strs
-        if any("\ufffd" in stop for stop in stops):
+        params = request.sampling_params
+        if any("\ufffd" in stop for stop in params.stop_strs):
             raise _UnsupportedError("a stop has U+FFFD, as an unfinished character has")
-        # SGLang decodes what it searches with special tokens, and without the prompt.
         tokenizer = _decoder_of(request.tokenizer)
         if isinstance(tokenizer, str):
             raise _UnsupportedError(tokenizer)
-        decoder = StopSequenceDecoder(tokenizer, stop=[*stops], skip_special_tokens=False)
+        # SGLang decodes what it searches with special tokens, and without the prompt.
+        request.streamdec_markers = markers = markers_of(params, request.tokenizer)
+        decoder = StopSequenceDecoder(
+            tokenizer,
+            prompt_token_ids=_prompt(request) if markers else (),
+            skip_special_tokens=False,
+            stop=[*params.stop_strs],
+            ignore_stops_between=markers,
+        )
         decoder.feed(request.output_ids[: max(read, 0)])
         request.streamdec = decoder
     return decoder
+
+
+def _prompt(request: CheckedReq) -> list[int]:
+    """Return the ids of the prompt without those of images, which may be negative."""
+    return [token_id for token_id in request.origin_input_ids if token_id >= 0]
+
+
+def _finish(request: CheckedReq, decoder: StopSequenceDecoder) -> None:
+    """End ``request`` at the stop that ``decoder`` found."""
+    match = decoder.match
+    assert match is not None
+    assert match.token_index is not None
+    length = match.token_index + 1
+    stream = DecodeStream(decoder.tokenizer, _prompt(request), skip_special_tokens=False)
+    text = stream.feed(request.output_ids[:length]) + stream.flush()
+    request.finished_reason = FoundStop(str(match.stop), len(text) - match.end)
+    request.finished_len = length
+    request.__class__, request.streamdec = Req, None
 
 
 @lru_cache(maxsize=8)
@@ -116,7 +231,7 @@ def _decoder_of(tokenizer: Any) -> HuggingFaceTokenizer | str:
 
 def _hand_over(request: CheckedReq, error: Exception | None) -> None:
     """Let SGLang's own code check ``request`` from now on."""
-    request.__class__ = Req
+    request.__class__ = _HandedOverReq if request.streamdec_markers else Req
     request.streamdec = None
     if error is not None:
         is_expected = isinstance(error, _UnsupportedError)

@@ -139,7 +139,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_version_that_was_tried_is_changed_once(hooks: list[str]) -> None:
     register()
     register()
-    assert hooks == [patch.TARGET, patch.REQUEST]
+    assert hooks == [patch.TARGET, patch.REQUEST, patch.TRIM]
 
 
 @pytest.mark.parametrize("switch", ["", "on"])
@@ -152,7 +152,7 @@ def test_another_version_is_changed_only_on_request(
     monkeypatch.setattr(patch, "version", lambda _: "0.6.0")
     monkeypatch.setenv(SWITCH, switch)
     register()
-    assert hooks == ([patch.TARGET, patch.REQUEST] if switch else [])
+    assert hooks == ([patch.TARGET, patch.REQUEST, patch.TRIM] if switch else [])
     assert [f"{SWITCH}=on to use it" in line for line in lines(said)] == ([] if switch else [True])
 
 

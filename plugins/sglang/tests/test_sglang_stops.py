@@ -43,6 +43,19 @@ def test_no_part_of_a_stop_is_sent_before_it_is_found(name: str) -> None:
     assert leaks([made.script(draw) for _ in range(300)], made.tokenizer) == 0
 
 
+@pytest.mark.parametrize("is_stock", [True, False])
+def test_no_part_of_a_stop_is_sent_of_a_request_that_does_not_stream(is_stock: bool) -> None:
+    """SGLang sends its ids at each 50th token, also those of the beginning of a stop."""
+    tokenizer = sglang_on_cpu.tokenizer("qwen3")
+    ids = tokenizer.encode("a" + " a" * 48 + "\nUser:", add_special_tokens=False)
+    assert tokenizer.decode(ids[:50]).endswith("a\n")
+    script = Script([1], [[each] for each in ids], stream=False, params={"stop": ["\nUser:"]})
+    given = sglang_on_cpu.batches({"a": script}, tokenizer, is_stock=is_stock)
+    decode = sglang_on_cpu.stock() if is_stock else None
+    texts = sglang_on_cpu.run(sglang_on_cpu.make_manager(tokenizer), given, decode)
+    assert "".join(texts["a"]) == "a" + " a" * 48 + "\n" * is_stock
+
+
 @pytest.mark.parametrize(
     ("steps", "stop", "kind"),
     [

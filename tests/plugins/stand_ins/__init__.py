@@ -32,7 +32,9 @@ MODULES = {
         "sglang.srt.managers.detokenizer_manager",
         "sglang.srt.managers.io_struct",
         "sglang.srt.managers.schedule_batch",
+        "sglang.srt.parser.reasoning_parser",
         "sglang.srt.plugins.hook_registry",
+        "sglang.srt.runtime_context",
     ),
 }
 """The modules of each engine that have a stand-in."""

@@ -1,7 +1,7 @@
 """The scheduler's requests, and their end by a stop string.
 
 Left out: ends by ids, by length and by a grammar. The engine searches the text of the last few ids,
-and this stand-in that of all.
+one more than the longest stop has. This stand-in takes one for each character instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ class FINISH_MATCHED_STR:  # noqa: N801 (the name that the engine has)
     def __init__(self, matched: str) -> None:
         self.matched = matched
 
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "stop", "matched": self.matched}
+
 
 class Req:
     """A request."""
@@ -29,11 +32,13 @@ class Req:
         stream: bool = False,
     ) -> None:
         self.rid, self.stream = rid, stream
+        self.origin_input_ids = origin_input_ids
         self.sampling_params = sampling_params
         self.tokenizer: Any = None
         self.output_ids = array("q")
         self.finished_reason: FINISH_MATCHED_STR | None = None
         self.finished_len: int | None = None
+        self.send_decode_id_offset = 0
 
     def finished(self) -> bool:
         return self.finished_reason is not None
@@ -43,15 +48,14 @@ class Req:
             self._check_str_based_finish(new_accepted_len)
 
     def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
-        size = len(self.output_ids)
-        text = self.tokenizer.decode(self.output_ids, skip_special_tokens=False)
-        for stop in self.sampling_params.stop_strs:
-            if stop in text:
-                self.finished_reason = FINISH_MATCHED_STR(stop)
-                for length in range(size - new_accepted_len + 1, size + 1):
-                    if stop in self.tokenizer.decode(self.output_ids[:length]):
-                        self.finished_len = length
-                        return True
+        size, stops = len(self.output_ids), self.sampling_params.stop_strs
+        start = max(size - max(map(len, stops)) - new_accepted_len, 0)
+        for stop in stops:
+            for length in range(size - new_accepted_len + 1, size + 1):
+                if stop in self.tokenizer.decode(self.output_ids[start:length]):
+                    self.finished_reason = FINISH_MATCHED_STR(stop)
+                    self.finished_len = length
+                    return True
         return False
 
     def check_match_stop_str_prefix(self) -> bool:
@@ -61,3 +65,7 @@ class Req:
             for stop in self.sampling_params.stop_strs
             for size in range(1, len(stop) + 1)
         )
+
+    def init_incremental_detokenize(self) -> tuple[list[int], int]:
+        prompt = self.origin_input_ids[-5:]
+        return [*prompt, *self.output_ids[: self.finished_len]], len(prompt)
