@@ -10,7 +10,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
-from streamdec.tokenizers.folder_files import read_bounded
+from streamdec.tokenizers.folder_files import MAX_FILE, read_bounded
 
 
 def test_a_file_has_a_limit(tmp_path: Path) -> None:
@@ -32,6 +32,6 @@ def test_no_backend_reads_an_endless_file(made: Callable[[Path], object], tmp_pa
     """It has no bytes on the disk, and would take all memory."""
     path = tmp_path / "tokenizer.json"
     path.write_bytes(b'{"model": {}}')
-    os.truncate(path, folder_files.MAX_FILE + 1)
+    os.truncate(path, MAX_FILE + 1)
     with pytest.raises(TokenizerLoadError, match=r"tokenizer\.json': .*more than 268435456"):
         made(path)
