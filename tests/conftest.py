@@ -22,7 +22,7 @@ COMMON = settings(
     ],
 )
 settings.register_profile("quick", COMMON, max_examples=7)
-# The same examples each time, so that a change that turns it red is to blame; the others draw new ones.
+# The same examples each time, so that a change that turns it red is to blame.
 CI = settings(COMMON, max_examples=7, derandomize=True)
 settings.register_profile("ci", CI)
 # For those who only ask whether there is a counterexample (the mutants): more examples, none made
