@@ -61,7 +61,7 @@ PROOF: dict[str, tuple[str, ...]] = {
         "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
     ),
     "Pending bytes are flushed at the end": ("tests/test_laws.py::test_laws_3_5_6_7_full_decode",),
-    "The end also outputs complete text before pending bytes": (
+    "Text that shares a token with pending bytes is flushed": (
         "tests/test_laws.py::test_laws_3_5_6_7_full_decode",
     ),
     "Which stop matched": ("tests/test_stop_laws.py::test_all_laws_as_the_oracle",),
