@@ -88,7 +88,7 @@ class TransformersTokenizer(BaseTokenizer):
         return token_id in self._special_ids
 
     rules = None
-    """No rules: a class may decode in any way."""
+    """A class may decode in any way."""
 
     def piece(self, token_id: int) -> str | None:
         if token_id in self._names:
@@ -120,18 +120,14 @@ class TransformersTokenizer(BaseTokenizer):
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        return [self._encoded(t, special, add_special_tokens=add_special_tokens) for t in texts]
-
-    def _encoded(self, text: str, special: Special, *, add_special_tokens: bool) -> list[int]:
         if special == "forbid":
-            refuse_special(text, self._any_special)
-        ids: list[int] = guarded(
-            self._given.encode,
-            text,
-            add_special_tokens=add_special_tokens,
-            split_special_tokens=special == "text",
-        )
-        return ids
+            for text in texts:
+                refuse_special(text, self._any_special)
+        options = {
+            "add_special_tokens": add_special_tokens,
+            "split_special_tokens": special == "text",
+        }
+        return [guarded(self._given.encode, text, **options) for text in texts]
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from fuzz import encode, mutants
-from fuzz.mutants import MUTANTS, ROOT, Mutant, changed
+from fuzz.mutants import MUTANTS, Mutant, changed
+from fuzz.random_mutants import ROOT
 
 
 def copy_of(mutant: Mutant, folder: Path) -> Path:
