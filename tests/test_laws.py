@@ -58,8 +58,8 @@ FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
     "rank_file": lambda: TiktokenTokenizer.from_content(
         rank_file(), "rank_file", EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 272, "<b>": 280})
     ),
-    "tekken": lambda: TekkenTokenizer.from_tekken(json.dumps(tekken()).encode()),
-    "sentencepiece": lambda: SentencePieceTokenizer.from_content(
+    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer(
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
     "gguf": lambda: _loaded(small_gguf()),

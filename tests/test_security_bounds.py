@@ -116,10 +116,10 @@ def test_the_size_of_a_sentencepiece_model(tmp_path: Path) -> None:
 
 def test_the_special_tokens_of_a_tekken_file() -> None:
     data = files.tekken(num_special=MAX_SPECIAL)
-    TekkenTokenizer.from_tekken(json.dumps(data).encode())
+    TekkenTokenizer(json.dumps(data).encode())
     data = files.tekken(num_special=MAX_SPECIAL + 1)
     with pytest.raises(TokenizerLoadError, match=f"at most {MAX_SPECIAL} are allowed"):
-        TekkenTokenizer.from_tekken(json.dumps(data).encode())
+        TekkenTokenizer(json.dumps(data).encode())
 
 
 def test_the_tokens_of_a_rank_file() -> None:

@@ -1,24 +1,29 @@
-"""The encoding side of a HuggingFaceTokenizer.
+"""The added tokens and the encoding side of a HuggingFaceTokenizer.
 
 In: texts. Out: ids of the library ``tokenizers``, never truncated and never padded, and the offsets
 of each token. Other code may share the library's tokenizer and change its settings. Texts are then
 encoded with a copy that has the plain settings.
+
+No table of the library says which tokens ``decode`` skips, so it decodes with and without skipping.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.backends._huggingface_added import AddedTokens
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
-from streamdec.tokenizers._base import Span
+from streamdec.protocols import TextRules
+from streamdec.tokenizers._base import BaseTokenizer, Span
 from streamdec.tokenizers._common import guarded
 
 UNFAITHFUL = "the library cannot copy this tokenizer: the copy has other added tokens"
@@ -32,8 +37,8 @@ _PATIENCE = 0.1
 """Seconds: enough to make lists of ten million ids."""
 
 
-class HuggingFaceEncoder(AddedTokens):
-    """The encoding methods of a tokenizer of ``tokenizers``."""
+class HuggingFaceEncoder(BaseTokenizer):
+    """The added tokens and the encoding methods of a tokenizer of ``tokenizers``."""
 
     inline_chars: int = 512
     """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
@@ -41,24 +46,116 @@ class HuggingFaceEncoder(AddedTokens):
     name: str
     """Its path or name, for messages."""
 
+    _tokenizer: Tokenizer
+    _skipped: dict[int, bool]
+    """The answers of ``is_skipped``, by token id."""
+
+    @property
+    @abstractmethod
+    def rules(self) -> TextRules | None:
+        """The rules of decoding; None if the decoder is unknown."""
+
+    # --- added tokens -----------------------------------------------------------------------------
+
+    @cached_property
+    def _added_tokens(self) -> dict[int, AddedToken]:
+        return guarded(self._tokenizer.get_added_tokens_decoder)
+
+    @cached_property
+    def _added_texts(self) -> frozenset[str]:
+        return frozenset(token.content for token in self._added_tokens.values())
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(i for i, token in self._added_tokens.items() if token.special)
+
+    def _special_texts(self) -> Iterator[tuple[str, int]]:
+        for token_id in sorted(self._added_tokens):
+            if (text := self.id_to_token(token_id)) is not None:
+                yield text, token_id
+
+    # --- skipped tokens ---------------------------------------------------------------------------
+
+    def is_skipped(self, token_id: int) -> bool:
+        # The library skips by text, so only ids with the text of an added token are tested, once
+        # each.
+        if (
+            token_id not in self._added_tokens
+            and self.id_to_token(token_id) not in self._added_texts
+        ):
+            return False
+        answer = self._skipped.get(token_id)
+        if answer is None:
+            answer = self._skipped[token_id] = self._ask_if_skipped(token_id)
+        return answer
+
+    @property
+    def _skipped_ids(self) -> list[int]:
+        """The skipped added tokens, ids ascending.
+
+        Usually these are the tokens marked as special, which two calls of the library confirm.
+        """
+        added = sorted(self._added_tokens)
+        ordinary = [i for i in added if i not in self._special_ids]
+        with suppress(TokenizerLibraryError), suppressed:  # a decoder may panic
+            if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
+                return sorted(self._special_ids)
+        return [i for i in added if self.is_skipped(i)]
+
+    def _ask_if_skipped(self, token_id: int) -> bool:
+        """Return whether ``token_id`` is skipped, by decoding with and without skipping.
+
+        A token that has no text alone is also decoded between, and before, other tokens: a CTC pad
+        is between two equal ones, and Metaspace removes the first space.
+        """
+        contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
+        # An unknown decoder may panic on an empty list.
+        for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
+            with suppress(TokenizerLibraryError), suppressed:
+                ids = [*before, token_id, *after]
+                shown = self.decode(ids, skip_special_tokens=False)
+                if shown != self.decode(ids, skip_special_tokens=True):
+                    return True
+                if shown != self.decode([*before, *after], skip_special_tokens=False):
+                    return False
+        # It never has text, so the answer does not matter.
+        return token_id in self._special_ids
+
+    @cached_property
+    def _neighbours(self) -> list[int]:
+        """An ordinary token, one that begins with a space, and the first byte of a character."""
+        ordinary = (i for i in range(1000) if self._is_ordinary(i))
+        texts = {i: self.id_to_token(i) or "" for i in ordinary}
+        spaced = [i for i, text in texts.items() if "\u2581" in text]
+        lead = self.token_to_id("<0xC3>")
+        return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
+
+    def _is_ordinary(self, token_id: int) -> bool:
+        text = self.id_to_token(token_id)
+        return bool(text) and token_id not in self._added_tokens and text not in self._added_texts
+
     # --- ids --------------------------------------------------------------------------------------
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
         """Return the ids of each text, never truncated and never padded."""
-        if special != "forbid":
-            if special == "text" and self._ids_of_words:
-                self._refuse_words(texts)
-            return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        found = self._batch_ids(texts, "parse", add_special_tokens=False)
-        for text, ids in zip(texts, found, strict=True):
-            self._forbid(text, Encoding(ids))
-        return (
-            self._batch_ids(texts, "parse", add_special_tokens=True)
-            if add_special_tokens
-            else found
-        )
+        if special == "text" and self._ids_of_words:
+            for text, ids in self._pairs(texts, "text"):
+                if found := self._words_in(text, ids):
+                    told = (
+                        "the text has special tokens that its model cannot encode as ordinary text"
+                    )
+                    raise EncodeError(f"{told}: {self._listed(found)}")
+        elif special == "forbid":
+            for text, ids in self._pairs(texts, "parse"):
+                self._forbid(text, ids)
+            special = "parse"
+        return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+
+    def _pairs(self, texts: Sequence[str], special: Special) -> Iterator[tuple[str, Encoding]]:
+        found = self._batch_ids(texts, special, add_special_tokens=False)
+        return zip(texts, map(Encoding, found), strict=True)
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -83,28 +180,20 @@ class HuggingFaceEncoder(AddedTokens):
     # --- special tokens in a text -----------------------------------------------------------------
 
     def _forbid(self, text: str, ids: Encoding) -> None:
-        """Raise EncodeError if ``text`` spells a special token.
+        """Raise EncodeError if ``text``, which has these ids, spells a special token.
 
-        ``ids`` is its encoding with ``special="parse"``. Those ids must also differ from the ids of
-        plain text, because the unknown token may be special and occur in plain text.
+        The ids must also differ from those of plain text, because the unknown token may be special
+        and occur in plain text.
         """
         found = self._special_in(ids)
         if not found:
             return
-        plain = Encoding(self._batch_ids([text], "text", add_special_tokens=False)[0])
+        [(_, plain)] = self._pairs([text], "text")
         words = self._words_in(text, ids)
         if words or ids != plain:
             spelled = words or (found - self._special_in(plain)) or found
             told = "the text contains special tokens, which are forbidden"
             raise EncodeError(f"{told}: {self._listed(spelled)}")
-
-    def _refuse_words(self, texts: Sequence[str]) -> None:
-        """Raise EncodeError if a text spells a special token that its plain encoding has."""
-        plain = self._batch_ids(texts, "text", add_special_tokens=False)
-        for text, ids in zip(texts, plain, strict=True):
-            if found := self._words_in(text, Encoding(ids)):
-                told = "the text has special tokens that its model cannot encode as ordinary text"
-                raise EncodeError(f"{told}: {self._listed(found)}")
 
     def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
         """Return the special tokens that ``text`` spells and that its plain encoding has."""
@@ -172,14 +261,12 @@ class HuggingFaceEncoder(AddedTokens):
     # --- the library's tokenizer with other settings ----------------------------------------------
 
     def _encoder_for(self, special: Special) -> Tokenizer:
-        return self._encoder_of_plain_text if special == "text" else self._encoder
+        """Return a tokenizer without truncation and padding.
 
-    @property
-    def _encoder(self) -> Tokenizer:
-        """The tokenizer without truncation and padding, which parses special tokens.
-
-        Checked each time, because transformers changes these settings of a shared tokenizer.
+        Settings are checked each time, because transformers changes those of a shared tokenizer.
         """
+        if special == "text":
+            return self._encoder_of_plain_text
         given = self._tokenizer
         if given.truncation is None and given.padding is None and not given.encode_special_tokens:
             return given
@@ -204,19 +291,15 @@ class HuggingFaceEncoder(AddedTokens):
         tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
         # Adding all at once is fast, but the library may then assign other ids than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
-            copied = self._without_added_tokens()
+            copied = Tokenizer(self._tokenizer.model)
+            for part in _ENCODING_PARTS:
+                if (value := getattr(self._tokenizer, part)) is not None:
+                    setattr(copied, part, value)
             for group in groups:
                 copied.add_tokens(group)
             if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
                 return copied
         raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-    def _without_added_tokens(self) -> Tokenizer:
-        copied = Tokenizer(self._tokenizer.model)
-        for part in _ENCODING_PARTS:
-            if (value := getattr(self._tokenizer, part)) is not None:
-                setattr(copied, part, value)
-        return copied
 
     def _as_added(self, token_id: int) -> Iterator[AddedToken]:
         token = self._added_tokens[token_id]

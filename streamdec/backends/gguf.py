@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,7 @@ from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-    warn,
-)
+from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import json_of_pieces
 from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
@@ -50,6 +46,7 @@ from streamdec.tokenizers._instrumented import instrumented_decode
 __all__ = ["GGUFTokenizer"]
 
 _KINDS = ("llama", "gpt2", "bert", "t5", "rwkv", "gemma4")
+_PREFIX = "tokenizer.ggml."
 _UNDEFINED = 0
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _SPACE = "\u2581"
@@ -99,10 +96,10 @@ class GGUFTokenizer(BaseTokenizer):
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
-        found = read_metadata(path, lambda key: key.startswith("tokenizer.ggml."))
+        found = read_metadata(path, lambda key: key.startswith(_PREFIX))
         self.name: str = str(path)
         try:
-            self._take({key.rpartition("ggml.")[2]: value for key, value in found.items()})
+            self._take({key.removeprefix(_PREFIX): value for key, value in found.items()})
         except (ValueError, TypeError) as error:
             raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
@@ -111,52 +108,48 @@ class GGUFTokenizer(BaseTokenizer):
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._tokens = [text or f"[EMPTY_{i}]" for i, text in texts]
-        if not self._tokens:
-            raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
-        types = data.get("token_type") or [_NORMAL] * len(self._tokens)
-        if not isinstance(types, list) or not all(type(kind) is int for kind in types):
-            raise ValueError("tokenizer.ggml.token_type is not a list of integers")
-        if len(types) != len(self._tokens):
-            raise ValueError(f"{len(types)} token types, but {len(self._tokens)} tokens")
-        if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
-            raise ValueError(f"a token has the unknown type {min(strange)}")
-        self._types: list[int] = types
+        self._types = _types_of(data, len(self._tokens))
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
-        if self._kind == "gpt2" and self._pre in RAW:
-            raise ValueError(
-                f"its tokens are neither byte-level nor escaped: split as {self._pre!r}"
-            )
-        if self._kind == "gpt2" and self._pre in ESCAPED:
-            self._kind = "gemma4"
-        if self._kind == "gpt2" and self._pre not in {*CUTTING, *ONLY_DECODED}:
-            what = "its tokens are assumed to be byte-level, and may decode as other text"
-            warn(f"{self.name!r}: unknown pre-tokenizer {self._pre!r:.80}: {what}")
+        if self._kind == "gpt2":
+            self._check_pre()
         for key in ("add_space_prefix", "add_bos_token", "add_eos_token", "add_sep_token"):
             if type(data.get(key, False)) is not bool:
                 raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
         self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
-            self._pre in CUTTING and CUTTING[self._pre].adds_bos and self._kind == "gpt2"
+            self._kind == "gpt2" and self._pre in CUTTING and CUTTING[self._pre].adds_bos
         )
         usual = {"bos": is_begun, "eos": self._kind == "t5", "sep": self._kind == "bert"}
         self._adds = {role: data.get(f"add_{role}_token", adds) for role, adds in usual.items()}
-        found = {role: data.get(f"{name}_token_id") for role, name in _ROLES.items()}
-        for role, i in found.items():
-            if i is not None and not (type(i) is int and 0 <= i < len(self._tokens)):
-                warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         self._roles: dict[str, int] = {
             role: i
             for role, i in _USUAL.get(self._kind, {}).items()
-            if i < len(types) and types[i] in (_UNKNOWN, _CONTROL)
+            if i < len(self._types) and self.is_skipped(i)
         }
-        self._roles |= {
-            role: i for role, i in found.items() if type(i) is int and 0 <= i < len(self._tokens)
-        }
+        for role, name in _ROLES.items():
+            i = data.get(f"{name}_token_id")
+            if type(i) is int and 0 <= i < len(self._tokens):
+                self._roles[role] = i
+            elif i is not None:
+                warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         # Invalid byte tokens are found here, not in the middle of a stream.
-        self._bytes = {i: _byte(self._tokens[i]) for i, kind in enumerate(types) if kind == _BYTE}
+        types = enumerate(self._types)
+        self._bytes = {i: _byte(self._tokens[i]) for i, kind in types if kind == _BYTE}
+
+    def _check_pre(self) -> None:
+        """Check the name of the pre-tokenizer, which also says how tokens are spelled."""
+        if self._pre in RAW:
+            raise ValueError(
+                f"its tokens are neither byte-level nor escaped: split as {self._pre!r}"
+            )
+        if self._pre in ESCAPED:
+            self._kind = "gemma4"
+        elif self._pre not in {*CUTTING, *ONLY_DECODED}:
+            what = "its tokens are assumed to be byte-level, and may decode as other text"
+            warn(f"{self.name!r}: unknown pre-tokenizer {self._pre!r:.80}: {what}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
@@ -213,8 +206,7 @@ class GGUFTokenizer(BaseTokenizer):
         return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
-        single = (i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1)
-        return (i for _, i in zip(range(512), single, strict=False))
+        return islice((i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1), 512)
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -231,10 +223,8 @@ class GGUFTokenizer(BaseTokenizer):
     def _encoder(self) -> HuggingFaceTokenizer | str:
         """What encodes; the reason if nothing does."""
         split = f"(of the kind {self._kind}, split as {self._pre!r:.80})"
-        is_split = self._kind in ("llama", "bert") or (
-            self._kind == "gpt2" and self._pre in CUTTING
-        )
-        if not is_split:
+        is_known = self._kind != "gpt2" or self._pre in CUTTING
+        if self._kind not in ("llama", "bert", "gpt2") or not is_known:
             return f"this file does not say how a text is split {split}"
         try:
             made = HuggingFaceTokenizer(self._library_tokenizer())
@@ -281,9 +271,6 @@ class GGUFTokenizer(BaseTokenizer):
         if isinstance(self._encoder, str):
             raise EncodeError(f"{self.name!r} can decode but not encode: {self._encoder}")
         return self._encoder
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        return self._working_encoder().library_encode()
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
@@ -337,16 +324,13 @@ class GGUFTokenizer(BaseTokenizer):
         """
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
-        words = zip(self._tokens, self._types, strict=True)
-        names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in words]
+        typed = [*zip(self._tokens, self._types, strict=True)]
+        names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in typed]
+        words = (t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE))
+        is_cased = any(word != word.lower() for word in words)
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
-        is_cased = any(
-            kind == _NORMAL and text.startswith(_SPACE) and text != text.lower()
-            for text, kind in zip(self._tokens, self._types, strict=True)
-        )
-        tokenizer = Tokenizer(
-            models.WordPiece(vocabulary, unk_token=names[self._roles["unk_token"]])
-        )
+        unknown = names[self._roles["unk_token"]]
+        tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not is_cased)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return tokenizer
@@ -379,6 +363,19 @@ def _one_of(kind: Any) -> str:
         known = ", ".join(_KINDS)
         raise ValueError(f"unknown kind of GGUF tokenizer {kind!r:.80}; expected one of {known}")
     return str(kind)
+
+
+def _types_of(data: dict[str, Any], size: int) -> list[int]:
+    if not size:
+        raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
+    types = data.get("token_type") or [_NORMAL] * size
+    if not isinstance(types, list) or not all(type(kind) is int for kind in types):
+        raise ValueError("tokenizer.ggml.token_type is not a list of integers")
+    if len(types) != size:
+        raise ValueError(f"{len(types)} token types, but {size} tokens")
+    if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
+        raise ValueError(f"a token has the unknown type {min(strange)}")
+    return types
 
 
 def _in_word_piece(text: str) -> str:

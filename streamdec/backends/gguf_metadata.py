@@ -1,9 +1,8 @@
 """The metadata of a GGUF file, read with bounded memory.
 
-In: a path, and a function that says which keys are wanted. Out: their values. Other values are
-skipped, and tensors are never reached. Each length and count is compared with the rest of the file
-before memory is allocated for it, so a file with wrong ones raises an error and costs no more than
-its own size.
+In: a path, and a function that says which keys are wanted. Out: their values. Tensors are never
+reached. Each length and count is compared with the rest of the file before memory is allocated for
+it, so a file with wrong ones raises an error and costs no more than its own size.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3; little- and
 big-endian).
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,9 +28,7 @@ _MAX_FLOAT = 3.4e38
 """The largest 32-bit float, about; scores are limited to it."""
 _MAX_KEY = 65_535
 _MAX_NESTING = 4
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q"} | {
-    12: "d"
-}
+_SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 
@@ -54,12 +50,6 @@ class _Reader:
             raise ValueError("the file ends inside its metadata")
         self.left -= count
         return data
-
-    def skip(self, count: int, what: str) -> None:
-        if count > self.left:
-            raise ValueError(f"{what} needs {count} bytes, but only {self.left} are left")
-        self._file.seek(count, 1)
-        self.left -= count
 
     def expect(self, count: int, size: int, what: str) -> None:
         """Raise ValueError if ``count`` items of at least ``size`` bytes cannot follow."""
@@ -127,68 +117,41 @@ def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
     for _ in range(count):
         key = reader.text("a key", _MAX_KEY)
         kind = reader.number("I", f"the type of {key!r:.80}")
+        value = _value(reader, kind, f"{key!r:.80}", 0)
         if wanted(key):
             if key in found:
                 raise ValueError(f"it has the key {key!r:.80} twice")
-            found[key] = _value(reader, kind, key)
-        else:
-            _step_over(reader, kind, key, 0)
+            found[key] = value
     return found
 
 
-def _value(reader: _Reader, kind: int, key: str) -> Any:
+def _value(reader: _Reader, kind: int, key: str, nesting: int) -> Any:
+    """Read one value; ``key`` is its name in messages."""
     if kind == _STRING:
-        return reader.text(f"{key!r:.80}", reader.left)
-    if kind == _ARRAY:
-        return _array(reader, key)
-    value = reader.number(_code(kind, key), f"{key!r:.80}")
-    return bool(value) if kind == _BOOL else value
-
-
-def _array(reader: _Reader, key: str) -> list[Any]:
-    inner, count = _header(reader, key)
-    if inner == _STRING:
-        found = reader.strings(count, f"an item of {key!r:.80}")
-        return [data.decode("utf-8", "surrogateescape") for data in found]
+        return reader.text(key, reader.left)
+    if kind != _ARRAY:
+        value = reader.number(_code(kind, key), key)
+        return bool(value) if kind == _BOOL else value
+    if nesting == _MAX_NESTING:
+        raise ValueError(f"{key} has lists that are nested more than {_MAX_NESTING} deep")
+    inner = reader.number("I", f"the type of {key}")
+    count = reader.number("Q", f"the length of {key}")
+    smallest = {_STRING: 8, _ARRAY: 12}.get(inner, 1)
+    reader.expect(count, smallest, f"items in {key}")
     if inner == _ARRAY:
-        raise ValueError(f"the list {key!r:.80} contains lists")
+        return [_value(reader, _ARRAY, key, nesting + 1) for _ in range(count)]
+    if inner == _STRING:
+        found = reader.strings(count, f"an item of {key}")
+        return [data.decode("utf-8", "surrogateescape") for data in found]
     code = _code(inner, key)
-    data = reader.take(count * struct.calcsize(code), f"{key!r:.80}")
+    data = reader.take(count * struct.calcsize(code), key)
     values = struct.unpack(f"{reader.order}{count}{code}", data)
     return [bool(value) for value in values] if inner == _BOOL else list(values)
 
 
-def _header(reader: _Reader, key: str) -> tuple[int, int]:
-    """Return the type of a list's items, and their number."""
-    inner = reader.number("I", f"the type of {key!r:.80}")
-    count = reader.number("Q", f"the length of {key!r:.80}")
-    smallest = 8 if inner == _STRING else 12 if inner == _ARRAY else 1
-    reader.expect(count, smallest, f"items in {key!r:.80}")
-    return inner, count
-
-
-def _step_over(reader: _Reader, kind: int, key: str, nesting: int) -> None:
-    if kind == _STRING:
-        reader.skip(reader.number("Q", f"{key!r:.80}"), f"{key!r:.80}")
-    elif kind != _ARRAY:
-        reader.skip(struct.calcsize(_code(kind, key)), f"{key!r:.80}")
-    elif nesting == _MAX_NESTING:
-        raise ValueError(f"{key!r:.80} has lists that are nested more than {_MAX_NESTING} deep")
-    else:
-        inner, count = _header(reader, key)
-        if inner in _SCALARS:
-            reader.skip(count * struct.calcsize(_SCALARS[inner]), f"{key!r:.80}")
-            return
-        if inner == _STRING:
-            deque(reader.strings(count, f"an item of {key!r:.80}"), 0)
-            return
-        for _ in range(count):
-            _step_over(reader, inner, key, nesting + 1)
-
-
 def _code(kind: int, key: str) -> str:
     if kind not in _SCALARS:
-        raise ValueError(f"{key!r:.80} has the unknown type {kind}")
+        raise ValueError(f"{key} has the unknown type {kind}")
     return _SCALARS[kind]
 
 

@@ -60,19 +60,17 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     ``source`` is one of
 
-    * the path (``str`` or ``os.PathLike``) of a ``tokenizer.json`` of any name, or of a folder with
-      one;
+    * the path of a ``tokenizer.json`` of any name, or of a folder with one;
     * the JSON itself: a ``str`` that begins with ``{`` after white space and a BOM;
-    * a ``tokenizers.Tokenizer``;
-    * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``;
-    * a tokenizer of ``fastokens`` that stands in for one of these.
+    * a ``tokenizers.Tokenizer``, or a tokenizer of ``fastokens`` that stands in for one;
+    * a fast tokenizer of ``transformers``: an object with a ``backend_tokenizer``.
 
     An existing tokenizer is not changed. Other code must not change it afterwards, except for
     truncation and padding, which are ignored here. Threads may share it.
 
     ``apply_tokenizer_config`` says whether added tokens and their flags are also taken from the
-    files beside a ``tokenizer.json``, such as ``tokenizer_config.json``. Transformers and the
-    engines that use it do so. By default None: True for a folder, False otherwise.
+    files beside a ``tokenizer.json``, as transformers does. By default None: True for a folder,
+    False otherwise.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the path and the reason. Raises
     TypeError for another ``source``, and for ``apply_tokenizer_config=True`` if ``source`` is not a
@@ -211,10 +209,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @property
     def _word_end(self) -> str:
-        """The string that CLIP's class replaces by a space; empty for other classes.
-
-        The class replaces it in decoded text, before stripping.
-        """
+        """What CLIP's class replaces by a space in decoded text; empty for other classes."""
         changes = self.tokenizer_config_changes
         return "</w>" if changes is not None and changes.built_by == "CLIPTokenizer" else ""
 
@@ -246,21 +241,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         They are at most 450 ids, the same each time, in ≤ 1 ms (2 ms with 1,000 added tokens).
         """
         spread = _spread(range(self._model_size), _SPREAD_IN_SAMPLE)
-        sample = (
-            *_spread(sorted(self._added_tokens), _ADDED_IN_SAMPLE),
-            *self._byte_ids(),
-            *spread,
-        )
-        return list(dict.fromkeys(sample))
+        added = _spread(sorted(self._added_tokens), _ADDED_IN_SAMPLE)
+        return list(dict.fromkeys((*added, *self._byte_ids(), *spread)))
 
     # --- encoding ---------------------------------------------------------------------------------
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        def encode(text: str) -> list[int]:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-            return ids
-
-        return "tokenizers", encode
 
     def id_to_token(self, token_id: int) -> str | None:
         # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.
@@ -350,13 +334,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return rewriter(self._compiled[0])
 
     def _byte_ids(self) -> Iterator[int]:
-        """Yield the ids of tokens of one byte, spelled as the rule spells them."""
-        for name in byte_names(self.rules):
-            if (token_id := self.token_to_id(name)) is not None:
-                yield token_id
-
-
-# --- opening --------------------------------------------------------------------------------------
+        """Return the ids of tokens of one byte, spelled as the rule spells them."""
+        ids = map(self.token_to_id, byte_names(self.rules))
+        return (token_id for token_id in ids if token_id is not None)
 
 
 def _given(source: object) -> tuple[Tokenizer, str]:
@@ -377,9 +357,6 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"
     )
-
-
-# --- samples --------------------------------------------------------------------------------------
 
 
 def _spread(ids: Sequence[int], count: int) -> list[int]:

@@ -4,9 +4,6 @@ In: a ``tokenizer.json``, read once for both. Out: a :class:`~streamdec.HuggingF
 ``encode`` is several times faster if fastokens (extra ``fast``) gives the same ids. Static rules
 and the ids of a few thousand strings show that before fastokens is used. Otherwise the Hugging Face
 library encodes, and ``report`` has the reason.
-
-By default fastokens is built and compared in a thread when enough text was encoded to make that
-worth it; with ``fast="now"``, before the tokenizer is returned.
 """
 
 from __future__ import annotations
@@ -47,7 +44,6 @@ _DIFFERING_KEPT = 10
 _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
 _PENDING = "fastokens is being built and compared in the background"
-_FORKED = "the process was forked before fastokens was ready"
 _log = logging.getLogger("streamdec")
 
 
@@ -63,17 +59,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
         strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
-    The ids are the same in every mode. In the background, huggingface encodes until fastokens is
-    ready; ``wait()`` begins the build and waits for it. If the process forks during the build, the
-    child keeps using huggingface. If the program ends during it, it waits for one step of the work.
-
-    Threads may share the tokenizer. Pickling stores how it was loaded, and unpickling loads it
-    again.
+    The ids are the same in every mode. Until fastokens is ready, huggingface encodes, and in a
+    process that forks during the build it still does. ``wait()`` begins the build and waits for it.
+    Threads may share the tokenizer. Unpickling compares fastokens again.
 
     Raises ValueError for an invalid option, and the errors of
     :class:`~streamdec.HuggingFaceTokenizer`. With ``strict`` also raises
-    :class:`~streamdec.errors.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`. An
-    invalid value in the environment is ignored with a warning.
+    :class:`~streamdec.errors.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`.
 
     >>> from streamdec.tokenizers import HybridTokenizer
     >>> tokenizer = HybridTokenizer("path/to/model", fast="off")
@@ -204,7 +196,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return self.report
         self._start()
         if self._pid != os.getpid():  # the thread exists in the parent only
-            self.report = replace(self.report, reason=_FORKED)
+            self.report = replace(
+                self.report, reason="the process was forked before fastokens was ready"
+            )
             self._settled.set()
         elif not self._settled.wait(timeout):
             raise TimeoutError(f"{self.name!r}: {self.report.reason}, for {timeout:g} seconds now")
@@ -215,7 +209,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         trial = self._options.trial
         try:
             if trial is not None and self._options.fast == "background":
-                trial.run(fast=True)
+                trial()
             encoder = check.build_and_compare()
         except Stopped:
             self.report = replace(self.report, reason="the program is ending")

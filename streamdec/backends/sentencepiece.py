@@ -19,24 +19,19 @@ from __future__ import annotations
 
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress, pairwise
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from tokenizers import decoders
 
 from streamdec import hooks
 from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Encoding, Special, SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
+from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
@@ -51,7 +46,7 @@ from streamdec.tokenizers._common import (
 )
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers._instrumented import instrumented_decode
-from streamdec.tokenizers.folder_files import read_bounded
+from streamdec.tokenizers.folder_files import content_of
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -60,27 +55,12 @@ _SPACE = "\u2581"
 _EVERY = 2**31
 _TRIED = 64
 """The number of pieces that are decoded by the library, too, when a model is loaded."""
-_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
-
-
-class _Known(dict[int, bytes | None]):
-    """The bytes of ids that were asked for.
-
-    An id without a piece has None and is not kept.
-    """
-
-    def __init__(self, bytes_of: Callable[[int], bytes | None]) -> None:
-        self._bytes_of = bytes_of
-
-    def __missing__(self, token_id: int) -> bytes | None:
-        data = self._bytes_of(token_id)
-        if data is not None:
-            self[token_id] = data
-        return data
 
 
 class SentencePieceTokenizer(BaseTokenizer):
-    """A tokenizer of the library sentencepiece; ``source`` is the path of a model.
+    """A tokenizer of the library sentencepiece.
+
+    ``source`` is the path of a model, or its content.
 
     ``add_special_tokens`` adds the model's bos, if it has one, before the text. The library does
     not find control pieces in a text. So ``special="parse"`` splits the text at their names and
@@ -101,19 +81,8 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     inline_chars: int = 512
 
-    def __init__(self, source: str | os.PathLike[str]) -> None:
-        path = Path(os.fsdecode(source))
-        self._take(read_bounded(path), str(path))
-
-    @classmethod
-    def from_content(cls, content: bytes, name: str = "SentencePiece model") -> Self:
-        """Return the tokenizer of the ModelProto ``content``; ``name`` is for messages.
-
-        Raises what the constructor raises.
-        """
-        self = cls.__new__(cls)
-        self._take(content, name)
-        return self
+    def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
+        self._take(*content_of(source, "SentencePiece model"))
 
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
@@ -150,9 +119,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         plain = [i for i in range(self._size) if self._is_plain(i)]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
-            with suppressed:
-                given = self.decode(ids)
-            theirs = self._text(*ids)
+            given, theirs = self._by_rules(ids, True), self._text(*ids)
             if given != theirs:
                 told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
                 raise TokenizerLoadError(
@@ -182,51 +149,55 @@ class SentencePieceTokenizer(BaseTokenizer):
     @instrumented_decode
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         ids = checked_ids(token_ids).tolist()
-        if skip_special_tokens and not self._control.keys().isdisjoint(ids):
-            ids = [i for i in ids if i not in self._control]
-        known = self._known
-        if None in (found := [known[i] for i in ids]):
-            ids = [i for i in ids if known[i] is not None]
-            found = [known[i] for i in ids]
-        if ids and self._has_metaspace:  # it removes the spaces of the first piece
-            found[0] = (self.piece(ids[0]) or "").replace(_SPACE, "").encode()
-            found[0] = self._as_byte(ids[0]) or found[0]
         try:
-            # A run of bytes is between whole characters. So if all are valid, each run is.
-            text = b"".join(filter(None, found)).decode()
-        except UnicodeDecodeError:
-            return self._by_chain(ids)
-        if self._has_metaspace:
-            # Bytes that spell U+2581 are a space, too.
-            return text if _SPACE not in text else self._by_chain(ids)
-        return text.lstrip(" ") if self._stripped else text
+            theirs = self._text(*ids)
+        except TokenizerLibraryError:  # an id without a piece
+            return self._by_rules(ids, skip_special_tokens)
+        return self._as_here([ids], [theirs], skip_special_tokens)[0]
 
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
-        """Decode each list of ids in ``batch``, most of them in one call of the library.
+        """Decode each list of ids in ``batch``, in the threads of the library.
 
         ``skip_special_tokens`` and errors are as for ``decode``.
         """
-        if hooks.installed:
-            return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
-        with suppress(TokenizerLibraryError, TypeError, ValueError):
-            rows = [ids if type(ids) is list else checked_ids(ids).tolist() for ids in batch]
-            theirs = guarded(self._processor.DecodeIds, rows) if rows else []
-            unlike = self._misnamed if skip_special_tokens else {*self._misnamed, *self._control}
-            return [
-                text
-                if self._is_as_theirs(ids, text) and not (unlike and unlike.intersection(ids))
-                else self.decode(ids, skip_special_tokens=skip_special_tokens)
-                for ids, text in zip(rows, theirs, strict=True)
-            ]
+        if batch and not hooks.installed:
+            with suppress(TypeError, ValueError, OverflowError, TokenizerLibraryError):
+                rows = [ids if type(ids) is list else checked_ids(ids).tolist() for ids in batch]
+                for ids in rows:
+                    array("I", ids)  # raises if they are not ids
+                theirs: list[str] = guarded(self._processor.DecodeIds, rows)
+                return self._as_here(rows, theirs, skip_special_tokens)
         return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
 
-    def _is_as_theirs(self, ids: list[int], text: str) -> bool:
-        """Whether the library's ``text`` of ``ids`` is right, control pieces left aside."""
-        if ids and ids[0] in self._spaced:
-            return False
-        return not ("\ufffd" in text or _SPACE in text)  # bytes that are not UTF-8, or spell U+2581
+    def _as_here(
+        self, rows: list[list[int]], theirs: list[str], skip_special_tokens: bool
+    ) -> list[str]:
+        """Return the texts of ``rows``: the library's if nothing is particular in them."""
+        unlike = self._misnamed if skip_special_tokens else self._misnamed_or_control
+        spaced = self._spaced
+        return [
+            self._by_rules(ids, skip_special_tokens)
+            if (ids and ids[0] in spaced)
+            # Bytes may not be UTF-8, or spell U+2581.
+            or "\ufffd" in text
+            or _SPACE in text
+            or (unlike and not unlike.isdisjoint(ids))
+            else text
+            for ids, text in zip(rows, theirs, strict=True)
+        ]
+
+    def _by_rules(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
+        if skip_special_tokens:
+            ids = [token_id for token_id in ids if token_id not in self._control]
+        found = [piece for token_id in ids if (piece := self.piece(token_id)) is not None]
+        return guarded(self._chain.decode, found)
+
+    @cached_property
+    def _spaced(self) -> frozenset[int]:
+        """Pieces that the library may decode otherwise at the beginning of a text."""
+        return frozenset(i for i in range(self._size) if not self._is_plain(i))
 
     @cached_property
     def _misnamed(self) -> frozenset[int]:
@@ -235,36 +206,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         return frozenset(i for i in named if not self._processor.IsByte(i))
 
     @cached_property
-    def _spaced(self) -> frozenset[int]:
-        """Pieces of which more is removed at the beginning of a text than one space."""
-        return frozenset(i for i in range(self._size) if not self._is_plain(i))
-
-    def _by_chain(self, ids: Iterable[int]) -> str:
-        return guarded(self._chain.decode, [self.piece(i) or "" for i in ids])
-
-    @cached_property
-    def _has_metaspace(self) -> bool:
-        return isinstance(self.rules.rule, Metaspace) or self._stripped == 1
-
-    @cached_property
-    def _known(self) -> _Known:
-        return _Known(self._bytes_of)
-
-    def _bytes_of(self, token_id: int) -> bytes | None:
-        piece = self.piece(token_id)
-        if piece is None:
-            return None
-        text = piece.replace(_SPACE, " ") if self._has_metaspace else piece
-        return self._as_byte(token_id) or text.encode()
-
-    def _as_byte(self, token_id: int) -> bytes | None:
-        """Return the byte that the decoder reads in a piece's name, or None."""
-        found = (
-            None
-            if isinstance(self.rules.rule, Metaspace)
-            else _BYTE.fullmatch(self.piece(token_id) or "")
-        )
-        return bytes.fromhex(found[1]) if found else None
+    def _misnamed_or_control(self) -> frozenset[int]:
+        return self._misnamed.union(self._control)
 
     @cached_property
     def _chain(self) -> decoders.Decoder:
@@ -373,9 +316,6 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _any_control(self) -> re.Pattern[str] | None:
         return any_of(self._control_ids)
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        return "sentencepiece", self._processor.EncodeAsIds
 
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         return "sentencepiece", self._processor.DecodeIds

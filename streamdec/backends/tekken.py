@@ -17,15 +17,14 @@ import json
 import os
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.folder_files import read_bounded
+from streamdec.tokenizers.folder_files import content_of
 
 __all__ = ["TekkenTokenizer"]
 
@@ -43,7 +42,9 @@ _FIXED = (
 
 
 class TekkenTokenizer(TiktokenTokenizer):
-    """A tokenizer of a ``tekken.json``, Mistral's format; ``source`` is its path.
+    """A tokenizer of a ``tekken.json``, Mistral's format.
+
+    ``source`` is its path, or its content.
 
     With ``add_special_tokens`` a text begins with ``<s>``. Raises
     :class:`~streamdec.TokenizerLoadError`, which names the path and the reason, and
@@ -55,21 +56,8 @@ class TekkenTokenizer(TiktokenTokenizer):
     ('<s>', 'hello', '[INST]')
     """
 
-    def __init__(self, source: str | os.PathLike[str]) -> None:
-        path = Path(os.fsdecode(source))
-        self._take_tekken(read_bounded(path), str(path))
-
-    @classmethod
-    def from_tekken(cls, content: bytes, name: str = "Tekken file") -> Self:
-        """Return the tokenizer of a Tekken file's ``content``, which is JSON.
-
-        ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` if it is malformed.
-        """
-        self = cls.__new__(cls)
-        self._take_tekken(content, name)
-        return self
-
-    def _take_tekken(self, content: bytes, name: str) -> None:
+    def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
+        content, name = content_of(source, "Tekken file")
         try:
             ranks, spec = _parse(json.loads(content.decode("utf-8-sig")))
         except (ValueError, TypeError, KeyError, RecursionError) as error:

@@ -64,10 +64,9 @@ class TiktokenTokenizer(BaseTokenizer):
 
     ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name in
     :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own EncodingSpec. An unknown file
-    needs it. A known file has a default, which ``encoding`` replaces: the file of ``o200k_base``
-    can also be ``o200k_harmony``, that of ``llama3.1`` also ``llama3``, and that of ``p50k_base``
-    also ``p50k_edit``, ``r50k_base`` or ``gpt2``. With a wrong regex, ``encode`` returns other ids
-    than the model's; decoding only needs the special tokens.
+    needs it. A known file has a default: that of ``o200k_base`` can also be ``o200k_harmony``. With
+    a wrong regex, ``encode`` returns other ids than the model's; decoding only needs the special
+    tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
     are exact. ``id_to_token`` returns the token's text, with ``<0xFF>`` for an invalid byte.
@@ -254,12 +253,6 @@ class TiktokenTokenizer(BaseTokenizer):
     @cached_property
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        def encode(text: str) -> list[int]:
-            return self._encoding.encode(self._normalized(text), allowed_special="all")
-
-        return "tiktoken", encode
 
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         return "tiktoken", self._encoding.decode

@@ -8,8 +8,7 @@ take the windowed route.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ class TransformersTokenizer(BaseTokenizer):
         return token_id in self._special_ids
 
     rules = None
-    """No rules: a class may decode in any way."""
+    """A class may decode in any way."""
 
     def piece(self, token_id: int) -> str | None:
         if token_id in self._names:
@@ -121,21 +120,14 @@ class TransformersTokenizer(BaseTokenizer):
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        return [self._encoded(t, special, add_special_tokens=add_special_tokens) for t in texts]
-
-    def _encoded(self, text: str, special: Special, *, add_special_tokens: bool) -> list[int]:
         if special == "forbid":
-            refuse_special(text, self._any_special)
-        ids: list[int] = guarded(
-            self._given.encode,
-            text,
-            add_special_tokens=add_special_tokens,
-            split_special_tokens=special == "text",
-        )
-        return ids
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        return "transformers", partial(self._given.encode, add_special_tokens=False)
+            for text in texts:
+                refuse_special(text, self._any_special)
+        options = {
+            "add_special_tokens": add_special_tokens,
+            "split_special_tokens": special == "text",
+        }
+        return [guarded(self._given.encode, text, **options) for text in texts]
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

@@ -64,8 +64,7 @@ class FastEncoder:
 
     def ids_alone(self, text: str) -> list[int]:
         """Return what ``encode_short`` gives for ``text``."""
-        found: list[int] = guarded(self.encode_short, text).ids
-        return found
+        return list(guarded(self.encode_short, text).ids)
 
     def ids(
         self,

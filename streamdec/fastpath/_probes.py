@@ -74,18 +74,14 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
         yield "an added token begins with white space, and another strips the white space around it"
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
-    parts = [_data_of(tokenizer.normalizer), _data_of(tokenizer.pre_tokenizer)]
+    given = (tokenizer.normalizer, tokenizer.pre_tokenizer)
+    parts = [json.loads(guarded(part.__getstate__)) for part in given if part is not None]
     if (stages := _num_stages(parts)) > MAX_STAGES:
         yield f"it has {stages} normalizers and pre-tokenizers, so the probes would take long"
     for pattern in _patterns(parts):
         is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
         if is_risk and pattern not in _HARMLESS:
             yield f"the two libraries read this regex in different ways: {pattern!r:.80}"
-
-
-def _data_of(part: Any) -> Any:
-    """Return one part of a tokenizer as JSON data; None without it."""
-    return None if part is None else json.loads(guarded(part.__getstate__))
 
 
 def _faults_of_one_pass(added: Sequence[AddedToken]) -> Iterator[str]:

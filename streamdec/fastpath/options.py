@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, get_args
+from typing import Self, get_args
 
 from streamdec.errors import warn
 from streamdec.mistakes import check_flag
 from streamdec.tokenizers.tokenizer_report import FastMode, RequestedBy
-
-if TYPE_CHECKING:
-    from streamdec.tokenizers.trial import Trial
 
 VARIABLE = "STREAMDEC_FAST"
 MODES: tuple[FastMode, ...] = get_args(FastMode)
@@ -29,8 +27,8 @@ class FastOptions:
     requested_by: RequestedBy = "default"
     strict: bool = False
     """Raise an error if fastokens cannot be used. Only with ``"now"``."""
-    trial: Trial | None = None
-    """For a file of a stranger: what builds fastokens in a child process first."""
+    trial: Callable[[], None] | None = None
+    """For a file of a stranger: builds fastokens in a child process first."""
 
     @classmethod
     def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
@@ -46,14 +44,12 @@ class FastOptions:
         if fast is not None:
             return cls(fast, "argument", strict)
         value = os.environ.get(VARIABLE, "").strip().lower()
-        if not value:
-            return cls()
         for mode in MODES:
             if value == mode:
                 return cls(mode, "environment")
-        message = (
-            f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: it "
-            "is ignored, and 'background' is used"
-        )
-        warn(message)
+        if value:
+            warn(
+                f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
+                "it is ignored, and 'background' is used"
+            )
         return cls()

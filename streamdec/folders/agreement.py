@@ -42,12 +42,29 @@ class Table(NamedTuple):
 
     file: str
     """The name of its file, for messages."""
-    id_of: Callable[[str], int | None]
-    text_of: Callable[[int], str | None]
+    ids: Callable[[str], int | None]
+    texts: Callable[[int], str | None]
     added: Collection[int]
     """The ids of added or special tokens."""
     is_spelled_alike: bool = True
     """Whether it spells its tokens as a ``vocab.json`` does."""
+
+    def id_of(self, text: str) -> int | None:
+        """Return the id of ``text``; None if there is no such token."""
+        try:
+            return self.ids(text)
+        except UnicodeEncodeError:  # a lone surrogate, which JSON can write and no token can have
+            return None
+
+    def text_of(self, token_id: int) -> str | None:
+        """Return the text of ``token_id``; None if there is no such token."""
+        return self.texts(token_id) if 0 <= token_id <= MAX_ID else None
+
+    def instead(self, text: str, token_id: int) -> str:
+        """Return what the table has for ``text`` and for ``token_id``, in words."""
+        other, there = self.id_of(text), self.text_of(token_id)
+        has = f"{self.file} has {'no such token' if other is None else f'id {other} for it'}"
+        return has if there is None else f"{has}, and {there!r:.60} at {token_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +141,8 @@ def _declared(config: Mapping[str, Any]) -> dict[str, int]:
 
 def _of_texts(file: str, ids: Mapping[str, int], table: Table) -> Iterator[Contradiction]:
     for text, token_id in ids.items():
-        if _text_of(table, token_id) != text and _id_of(table, text) != token_id:
-            yield Contradiction(file, text, token_id, _instead(text, token_id, table))
+        if table.text_of(token_id) != text and table.id_of(text) != token_id:
+            yield Contradiction(file, text, token_id, table.instead(text, token_id))
 
 
 def _of_vocabulary(folder: Path, table: Table) -> Iterator[Contradiction]:
@@ -134,16 +151,15 @@ def _of_vocabulary(folder: Path, table: Table) -> Iterator[Contradiction]:
     Where tokens are spelled in another way, only texts that the table has are compared.
     """
     vocab = _ids(_object(folder, "vocab.json"))
-    lines = _lines(folder / "vocab.txt")
-    by_line = dict(zip(lines, range(len(lines)), strict=True))
-    known = sum(_id_of(table, text) is not None for text in by_line)
+    by_line = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
+    known = sum(table.id_of(text) is not None for text in by_line)
     if 2 * known < len(by_line):  # a line is not a token: a word and its count, or a Python literal
         by_line = {}
     for file, ids in (("vocab.json", vocab), ("vocab.txt", by_line)):
         for wrong in _of_texts(file, ids, table):
             # Only ASCII is spelled alike everywhere: in a byte-level vocab.json "é" is a byte.
             is_alike = table.is_spelled_alike or wrong.text.isascii()
-            if is_alike and (table.is_spelled_alike or _id_of(table, wrong.text) is not None):
+            if is_alike and (table.is_spelled_alike or table.id_of(wrong.text) is not None):
                 yield wrong
     if table.is_spelled_alike:
         yield from _of_merges(_lines(folder / "merges.txt"), vocab, table)
@@ -158,7 +174,7 @@ def _of_merges(
         if not space or " " in right or line.startswith("#version"):
             continue
         spelled = {text, left + right}
-        if not any(each in vocab or _id_of(table, each) is not None for each in spelled):
+        if not any(each in vocab or table.id_of(each) is not None for each in spelled):
             yield Contradiction("merges.txt", text, None, f"{table.file} has no such token")
 
 
@@ -173,36 +189,12 @@ def _of_roles(
     for role in _COMPARED:
         text, given = roles.get(role), data.get(f"{role}_id")
         ids = [i for i in (given if isinstance(given, list) else [given]) if type(i) is int]
-        expected = None if text is None else _id_of(table, text)
+        expected = None if text is None else table.id_of(text)
         if text is None or expected is None or not ids or expected in ids:
             continue
-        if not any(_is_special(i, table) for i in ids):
-            yield Contradiction(
-                file, text, ids[0], f"{_instead(text, ids[0], table)} ({role} in {CONFIG})"
-            )
-
-
-def _is_special(token_id: int, table: Table) -> bool:
-    text = _text_of(table, token_id)
-    return token_id in table.added or (text is not None and _MARKER.fullmatch(text) is not None)
-
-
-def _instead(text: str, token_id: int, table: Table) -> str:
-    """Return what the table has for ``text`` and for ``token_id``."""
-    other, there = _id_of(table, text), _text_of(table, token_id)
-    has = f"{table.file} has {'no such token' if other is None else f'id {other} for it'}"
-    return has if there is None else f"{has}, and {there!r:.60} at {token_id}"
-
-
-def _id_of(table: Table, text: str) -> int | None:
-    try:
-        return table.id_of(text)
-    except UnicodeEncodeError:  # a lone surrogate, which JSON can write and no token can have
-        return None
-
-
-def _text_of(table: Table, token_id: int) -> str | None:
-    return table.text_of(token_id) if 0 <= token_id <= MAX_ID else None
+        if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
+            instead = f"{table.instead(text, ids[0])} ({role} in {CONFIG})"
+            yield Contradiction(file, text, ids[0], instead)
 
 
 def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:

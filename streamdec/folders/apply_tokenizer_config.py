@@ -44,8 +44,6 @@ class TokenizerConfigChanges:
     """Tokens that the ``tokenizer.json`` does not have, by the ids that the library assigned."""
     lost: Mapping[int, str] = field(default_factory=dict)
     """Added tokens of the ``tokenizer.json`` that the class does not keep."""
-    other_ids: Mapping[str, int] = field(default_factory=dict)
-    """Tokens whose declared id, given here, is not the one that the library assigned."""
     built_by: str = ""
     """The class that builds its tokenizer from the vocabulary; empty for other classes."""
     replaced: tuple[str, ...] = ()
@@ -208,13 +206,11 @@ def _changes(
     kept = {token.content for token in after.values()}
     was_added = {token.content for token in before.values()}
     known = {text for text in new.values() if text in was_added or text in words}
-    declared = {token.content: i for i, token in tokens.beside.declared.items()}
     return TokenizerConfigChanges(
         files=tokens.files,
         changed={i: text for i, text in new.items() if text in known},
         appended={i: text for i, text in new.items() if text not in known},
         lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
-        other_ids={text: i for text, i in declared.items() if made.token_to_id(text) != i},
     )
 
 

@@ -108,7 +108,8 @@ def declared_tokens(
     if declared is None:
         said |= _of_map(special_map, said)
         declared = {**dict(_of_legacy(legacy, said)), **own}
-    roles = _roles({**(defaults or {}), **said})
+    with_defaults = {**(defaults or {}), **said}
+    roles = _tokens({role: with_defaults.get(role) for role in ROLES})
     by_text = {token.content: token for token in declared.values()}
     named = {role: by_text.get(_text(token), token) for role, token in roles.items()}
     return DeclaredTokens(declared, named | _other_names(said), _extra(said))
@@ -150,18 +151,16 @@ def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str
     return found
 
 
-def _roles(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
-    found = {role: _token_or_none(said.get(role)) for role in ROLES}
-    return {role: token for role, token in found.items() if token is not None}
+def _tokens(values: Mapping[str, Any]) -> dict[str, TextOrToken]:
+    found = {name: _token_or_none(value) for name, value in values.items()}
+    return {name: token for name, token in found.items() if token is not None}
 
 
 def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
     """Return other keys that end in ``_token``, and named extra tokens."""
     extra = said.get(_EXTRA)
     other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
-    other |= extra if isinstance(extra, dict) else {}
-    found = {name: _token_or_none(value) for name, value in other.items()}
-    return {name: token for name, token in found.items() if token is not None}
+    return _tokens(other | (extra if isinstance(extra, dict) else {}))
 
 
 def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:

@@ -147,44 +147,36 @@ def read_folder(
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed.
     """
-    config = read_object(folder, CONFIG)
-    files = [] if config is None else [CONFIG]
-    config = config or {}
-    declared, special_map, legacy = None, None, None
     if is_byte_level is None:
         is_byte_level = _is_byte_level(folder / "tokenizer.json")
+    config = read_object(folder, CONFIG)
+    has_declared = config is not None and DECLARED in config
+    names = () if has_declared else (SPECIAL_TOKENS_MAP, ADDED_TOKENS)
+    beside = {name: read_object(folder, name) for name in names}
+    files = [name for name, said in {CONFIG: config, **beside}.items() if said is not None]
+    where = folder / (CONFIG if has_declared else ADDED_TOKENS)
+    config, legacy = config or {}, beside.get(ADDED_TOKENS) or {}
     try:
-        if DECLARED in config:
-            where = folder / CONFIG
-            declared = dict(_declared(config[DECLARED]))
-        else:
-            where = folder / ADDED_TOKENS
-            special_map = read_object(folder, SPECIAL_TOKENS_MAP)
-            legacy = read_object(folder, ADDED_TOKENS)
-            _check_ids(legacy or {})
-            found = {SPECIAL_TOKENS_MAP: special_map, ADDED_TOKENS: legacy}
-            files += [name for name, said in found.items() if said is not None]
-        folder_tokens = resolve(
+        _check_ids(legacy)
+        tokens = resolve(
             config,
             _model_config(folder),
-            declared,
-            special_map or {},
-            legacy or {},
+            dict(_declared(config[DECLARED])) if has_declared else None,
+            beside.get(SPECIAL_TOKENS_MAP) or {},
+            legacy,
             own or {},
             is_byte_level=is_byte_level,
             files=tuple(files),
             model_roles=model_roles,
         )
-        folder_tokens.to_add(())  # raises for text that cannot be a token
-    except TokenizerLoadError:
-        raise
+        tokens.to_add(())  # raises for text that cannot be a token
     except UnicodeEncodeError as error:
         where = folder / (files[0] if len(files) == 1 else "")
         what = f"{error.object[:60]!r} is not valid Unicode; a token must be"
         raise TokenizerLoadError(f"{str(where)!r}: {what}") from error
     except ValueError as error:
         raise TokenizerLoadError(f"{str(where)!r}: {error}") from error
-    return folder_tokens
+    return tokens
 
 
 def _model_config(folder: Path) -> dict[str, Any]:

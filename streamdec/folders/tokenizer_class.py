@@ -72,35 +72,32 @@ def _choose(
     tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
 ) -> Chosen:
     known = facts()
-    model_type = config.get("model_type")
-    model_type = model_type if isinstance(model_type, str) else ""
-    registered = known.class_of_model.get(model_type, "").removesuffix("Fast")
-    if auto_map_of(tokenizer_config) and model_type not in known.wrong_class:
+    given = config.get("model_type")
+    model_type = given if isinstance(given, str) else ""
+    is_wrong = model_type in known.wrong_class
+    if auto_map_of(tokenizer_config) and not is_wrong:
         return Chosen(None, "auto_map names code of the snapshot", "tokenizer_config.json")
     declared, source = _declared(tokenizer_config, config)
     bare = declared.removesuffix("Fast")
-    if (
-        bare == "LlamaTokenizer"
-        and registered != "MistralCommonBackend"
-        and model_type not in known.wrong_class
-        and is_byte_level
-    ):
+    own = known.class_of_model.get(model_type, "").removesuffix("Fast")
+    is_llama = bare == "LlamaTokenizer" and own != "MistralCommonBackend"
+    if is_llama and is_byte_level and not is_wrong:
         return _generic("LlamaTokenizer is declared, tokenizer.json is ByteLevel", "tokenizer.json")
-    if declared and registered and registered != bare:
-        return _of_model(declared, source, registered, model_type)
-    if declared:
-        cls = known.tokenizer_class(bare)
-        if cls is None:
-            return _generic(f"{declared} is not known", source)
-        return (
-            _generic(f"{declared} is generic", source)
-            if _is_generic(cls)
-            else Chosen(cls, "declared", source)
-        )
-    cls = known.tokenizer_class(registered) if registered else None
-    if cls is not None and not _is_generic(cls):
-        return Chosen(cls, f"model type {model_type}", "config.json")
-    return _generic("no class is declared", "config.json")
+    if not declared:
+        found = _named(own, f"model type {model_type}", "config.json")
+        return found or _generic("no class is declared", "config.json")
+    if own in ("", bare):
+        told = "is not known" if known.tokenizer_class(bare) is None else "is generic"
+        return _named(bare, "declared", source) or _generic(f"{declared} {told}", source)
+    found = None
+    if own not in _NOT_OF_A_MODEL:
+        if is_wrong:
+            why = f"model type {model_type}, whose declared class is known to be wrong"
+            found = _named(own, why, "config.json")
+        else:
+            found = _named(declared, "declared", source)
+    why = f"{declared} is not the class of model type {model_type}"
+    return found or _generic(why, source)
 
 
 def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, str]:
@@ -112,18 +109,10 @@ def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) ->
     return "", ""
 
 
-def _of_model(declared: str, source: str, registered: str, model_type: str) -> Chosen:
-    """Return the class if the model type's own class is not the declared one."""
-    known = facts()
-    if registered not in _NOT_OF_A_MODEL:
-        is_wrong = model_type in known.wrong_class
-        cls = known.tokenizer_class(registered if is_wrong else declared)
-        if cls is not None and not _is_generic(cls):
-            why = f"model type {model_type}, whose declared class is known to be wrong"
-            return Chosen(
-                cls, why if is_wrong else "declared", "config.json" if is_wrong else source
-            )
-    return _generic(f"{declared} is not the class of model type {model_type}", source)
+def _named(name: str, why: str, source: str) -> Chosen | None:
+    """Return the class ``name``; None if it is unknown or generic."""
+    cls = facts().tokenizer_class(name) if name else None
+    return None if cls is None or _is_generic(cls) else Chosen(cls, why, source)
 
 
 def _is_generic(cls: TokenizerClass) -> bool:

@@ -1,8 +1,7 @@
 """Recognise the format of a tokenizer file by its content.
 
 In: a path. Out: a :class:`Detected`, which has the format and a description. In a folder, names of
-files are used to find candidates. The first kilobytes are read; of JSON, everything up to a key
-that identifies the format. JSON without such a key is parsed to describe it.
+files are used to find candidates. The first kilobytes are read; JSON is read whole.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
-from streamdec.tokenizers.folder_files import MAX_FILE, FileError, parse_json
+from streamdec.tokenizers.folder_files import BOM, MAX_FILE, FileError, parse_json
 
 __all__ = ["Detected", "Format", "detect_format"]
 
@@ -35,10 +32,6 @@ Format = Literal[
 ]
 
 _HEAD = 4096
-_BLOCK = 2**18
-_OVERLAP = 64
-"""Longer than ``"model": {`` with all the white space that anyone writes."""
-_BOM = b"\xef\xbb\xbf"
 _MAX_JSON = 64 * 2**20
 """The most bytes of JSON of an unknown format that are parsed to name the format."""
 
@@ -112,8 +105,7 @@ def detect_format(path: str | os.PathLike[str]) -> Detected:
     The result has a ``path`` (in a folder, the file of the tokenizer), the ``format``, and a
     ``description`` in words. The format is ``"huggingface"``, ``"tekken"``, ``"tiktoken"``,
     ``"sentencepiece"``, ``"gguf"``, ``"transformers"`` for a folder that only transformers can
-    load, or ``"unsupported"``. Only the first 4 KiB are read; of JSON, everything up to a key
-    that identifies the format, or the whole file (256 MiB at most) if it has none.
+    load, or ``"unsupported"``. Only the first 4 KiB are read; JSON is read whole, up to 256 MiB.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` does not exist or cannot be read.
 
@@ -143,13 +135,12 @@ def _detect(path: Path) -> Detected:
 def _detect_file(path: Path) -> Detected:
     with path.open("rb") as file:
         head = file.read(_HEAD)
-        content = head.removeprefix(_BOM).lstrip()
+        content = head.removeprefix(BOM).lstrip()
         # A vocabulary may begin with the token "<s>" or "[PAD]".
         if path.name == "vocab.txt" and content[:1] in (b"<", b"["):
             return Detected(path, "unsupported", _ABOUT_VOCABULARY)
         if content[:1] in (b"{", b"["):
-            blocks = iter(partial(file.read, _BLOCK), b"")
-            return Detected(path, *_describe_json(chain((head,), blocks)))
+            return Detected(path, *_describe_json(head + file.read(MAX_FILE)))
     return Detected(path, *_describe(head, content))
 
 
@@ -157,8 +148,9 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     if not content:
         empty = "an empty file" if not head else "a file with nothing but white space"
         return "unsupported", empty
-    if description := _magic_of(content):
-        return "unsupported", description
+    for magic, what in _MAGIC.items():
+        if content.startswith(magic):
+            return "unsupported", what
     found: Format | None = None
     if head.startswith(_GGUF):
         found = "gguf"
@@ -174,14 +166,6 @@ def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
     return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
 
 
-def _magic_of(content: bytes) -> str | None:
-    """Return the description of a file that is not a tokenizer, by its first bytes.
-
-    Returns None if ``content`` begins with other bytes.
-    """
-    return next((what for magic, what in _MAGIC.items() if content.startswith(magic)), None)
-
-
 # --- folders --------------------------------------------------------------------------------------
 
 
@@ -191,7 +175,8 @@ def _detect_folder(folder: Path) -> Detected:
     names = sorted(entry.name for entry in folder.iterdir())
     looked_into = list(_looked_into(folder, names))
     found = [one for one in looked_into if one.format != "unsupported"]
-    best = next(([one for one in found if one.format == kind] for kind in _order(found)), [])
+    kinds = (kind for kind in _NAMES if any(one.format == kind for one in found))
+    best = next(([one for one in found if one.format == kind] for kind in kinds), [])
     if len(best) == 1:
         return best[0]
     if best:
@@ -230,18 +215,16 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
     """
     told = [name for name in names if _TOLD.fullmatch(name)]
     held = f"with {_listed(told)} but" if told else "with"
-    load = "AutoTokenizer.from_pretrained(folder"
+    load = "DecodeStream(AutoTokenizer.from_pretrained(folder"
     code = next((name for name in told if name.endswith(".py")), None)
     if code is not None:
         how = (
-            f"the tokenizer is made by the code in {code}, which streamdec does not run; "
-            f"use DecodeStream({load}, trust_remote_code=True))"
+            f"the tokenizer is made by the code in {code}, which streamdec does not run; use "
+            f"{load}, trust_remote_code=True))"
         )
     elif other:
-        how = (
-            f"{other[0].path.name} is {other[0].description}; "
-            f"if transformers can load it, use DecodeStream({load}))"
-        )
+        what = f"{other[0].path.name} is {other[0].description}"
+        how = f"{what}; if transformers can load it, use {load}))"
     else:
         how = "no file in it has a vocabulary: download the tokenizer files"
     return f"a folder {held} no tokenizer.json ({how})"
@@ -258,40 +241,24 @@ def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
             yield _detect_file(folder / name)
 
 
-def _order(found: list[Detected]) -> list[Format]:
-    kinds = {one.format for one in found}
-    return [kind for kind in _NAMES if kind in kinds]
-
-
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def _describe_json(blocks: Iterator[bytes]) -> tuple[Format, str]:
-    """Return the format, by the keys of the JSON.
-
-    Of an unknown format, about 64 MiB are kept in memory at most.
-    """
-    content, before, size = bytearray(), b"", 0
-    for block in blocks:
-        size += len(block)
-        if size > MAX_FILE:
-            break
-        for found, key in _KEYS.items():
-            if key.search(before + block):
-                return found, _NAMES[found]
-        before = block[-_OVERLAP:]
-        if len(content) <= _MAX_JSON:
-            content += block
+def _describe_json(content: bytes) -> tuple[Format, str]:
+    """Return the format, by the keys of the JSON."""
+    for found, key in _KEYS.items():
+        if key.search(content):
+            return found, _NAMES[found]
     if len(content) > _MAX_JSON:
         return "unsupported", 'JSON without a "model"'
-    return "unsupported", _named_json(bytes(content))
-
-
-def _named_json(content: bytes) -> str:
     try:
-        data = parse_json(content.removeprefix(_BOM))
+        data = parse_json(content.removeprefix(BOM))
     except FileError as error:
-        return f"broken JSON ({error})"
+        return "unsupported", f"broken JSON ({error})"
+    return "unsupported", _named_json(data)
+
+
+def _named_json(data: Any) -> str:
     if not isinstance(data, dict):
         return "JSON that is not an object"
     if "config" in data and "vocab" in data:

@@ -47,11 +47,10 @@ def load_tokenizer(
     file, SentencePiece, GGUF. A folder with none of them is loaded with transformers if its files
     name a class of transformers that makes a tokenizer.
 
-    If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package, with a
-    chat template; of an encoding (``"cl100k_base"``); of a model
-    that tiktoken knows (``"gpt-4o"``); or the id of a repository on the Hugging Face Hub
-    (``"org/model"``, or ``"hf://org/model"`` to exclude the others). The files of a name are taken
-    from the caches of tiktoken and huggingface_hub.
+    If there is no such path, it is a name: ``"demo"``, a small tokenizer in this package; of an
+    encoding (``"cl100k_base"``); of a model that tiktoken knows (``"gpt-4o"``); or the id of a
+    repository on the Hugging Face Hub (``"org/model"``, or ``"hf://org/model"`` to exclude the
+    others). The files of a name are taken from the caches of tiktoken and huggingface_hub.
 
     Args:
         path_or_name: a path, or a name as above.
@@ -61,22 +60,20 @@ def load_tokenizer(
             and for SentencePiece folders whose files name no class.
         strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
-            are applied, as transformers 5 and the engines that use it do. None means True for a
-            folder and False for a file. If the tokenizer of a folder is made by code in it and the
-            files contradict each other, None raises TokenizerLoadError.
-        encoding: for a rank file only: the name of its encoding in
-            :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or an EncodingSpec. It is needed for
-            an unknown file; for a file that several encodings share, the default is the first.
+            are applied, as transformers 5 does. None means True for a folder and False for a file.
+            If the tokenizer of a folder is made by code in it and the files contradict each other,
+            None raises TokenizerLoadError.
+        encoding: for a rank file only: a name in
+            :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or an EncodingSpec. An unknown file
+            needs it; for a file that several encodings share, the default is the first.
         revision: a branch, a tag or a commit of a repository on the Hub; ``main`` by default.
         allow_download: whether files that are not in a cache may be fetched.
         chat_template: a chat template, as for ``set_chat_template``: its text, the path of a file,
-            several templates by name, or a :class:`~streamdec.chat.ChatTemplate`. By default the
-            model's own is looked for when ``apply_chat_template`` is first called, and
-            ``get_chat_template().origin`` says which one it is.
+            several templates by name, or a :class:`~streamdec.chat.ChatTemplate`. None means the
+            model's own.
         untrusted: whether the files may come from a stranger. They are then loaded in a child
-            process with limited memory and time before they are loaded here, which takes twice as
-            long and about 0.3 seconds more. None means True for a repository on the Hub and False
-            otherwise. The page on security says what is not bounded.
+            process with limited memory and time first, which takes about 0.3 seconds more. None
+            means True for a repository on the Hub. The page on security says what is not bounded.
         models: names of models, each with the path or name to load for it. None means the table in
             the JSON file that the environment's ``STREAMDEC_MODELS`` names, if it is set.
 
@@ -88,8 +85,6 @@ def load_tokenizer(
     Loading decodes a sample of ids with streamdec's table and with the tokenizer's own ``decode``,
     and warns (:class:`~streamdec.StreamdecWarning`) if the texts differ. It also warns of added
     tokens that are decoded as other text than their own (:mod:`streamdec.backends.caveats`).
-    Loading takes up to 30 ms longer than in the library. With ``fast="now"`` it takes four to ten
-    times as long.
 
     Raises:
         TokenizerLoadError: the path does not exist or cannot be read, no backend supports its
@@ -113,9 +108,8 @@ def load_tokenizer(
     from streamdec.core.shared_tables import route_of
     from streamdec.fastpath.options import FastOptions
     from streamdec.loading.detect import detect_format
-    from streamdec.loading.model_names import looked_up
     from streamdec.loading.opening import open_tokenizer
-    from streamdec.loading.places import DEMO, place_of, use_instead
+    from streamdec.loading.places import DEMO, looked_up, place_of, use_instead
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
         told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"

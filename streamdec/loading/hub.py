@@ -59,38 +59,37 @@ def find_snapshot(
     """
     if not is_hub_id(repo_id):
         raise TokenizerLoadError(f"{repo_id!r:.100} is not an id of the Hub, such as 'org/model'")
-    cached = _snapshot(repo_id, revision, local_files_only=True)
-    reason = cached if isinstance(cached, str) else _lack_of(cached.folder)
-    if isinstance(cached, Snapshot) and reason is None:
-        return cached
+    found = _snapshot(repo_id, revision, local_files_only=True)
+    if isinstance(found, Snapshot):
+        return found
     what = f"{repo_id!r} of the Hugging Face Hub"
     if revision is not None:
         what += f", revision {revision!r:.80}"
     if not allow_download:
         raise TokenizerLoadError(
-            f"{what}: {reason}, and downloads are not allowed; pass allow_download=True, or the "
+            f"{what}: {found}, and downloads are not allowed; pass allow_download=True, or the "
             "path of a folder with its tokenizer files"
         )
-    found = _snapshot(repo_id, revision, local_files_only=False)
+    reason, found = found, _snapshot(repo_id, revision, local_files_only=False)
     if isinstance(found, str):
         raise TokenizerLoadError(
             f"{what}: {reason}, and the download failed: {found}. Give the path of a folder with "
             "its tokenizer files, or put them into the cache"
         )
-    if (lack := _lack_of(found.folder)) is not None:
-        raise TokenizerLoadError(f"{what}: it was downloaded, but it is {lack}")
     return found
 
 
 def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
-    """Return the snapshot, or the reason why there is none."""
+    """Return the snapshot, or the reason why there is none with a tokenizer."""
     hub = library("huggingface_hub", "hub", "ids of the Hub need")
     try:
-        folder = hub.snapshot_download(
-            repo_id,
-            revision=revision,
-            allow_patterns=list(_FILES),
-            local_files_only=local_files_only,
+        folder = Path(
+            hub.snapshot_download(
+                repo_id,
+                revision=revision,
+                allow_patterns=list(_FILES),
+                local_files_only=local_files_only,
+            )
         )
     # Errors of the network, the server, the disk and the library have no common base class.
     except Exception as error:  # noqa: BLE001
@@ -98,13 +97,7 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
             return "it is not in the local cache"
         told = " ".join(str(error).split())
         return f"{type(error).__name__}: {told:.300}"
-    return Snapshot(Path(folder), Path(folder).name)
-
-
-def _lack_of(folder: Path) -> str | None:
-    """Return the description of a snapshot without a tokenizer; None if it has one.
-
-    The description has no advice for folders.
-    """
     found = detect_format(folder)
-    return found.description.partition(" (")[0] if found.format == "unsupported" else None
+    if found.format == "unsupported":  # without the advice for folders
+        return found.description.partition(" (")[0]
+    return Snapshot(folder, folder.name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.folders.tokenizer_config import read_object
 from streamdec.loading.detect import detect_format
 from streamdec.loading.hub import HUB, find_snapshot, is_hub_id
 from streamdec.protocols import Tokenizer
@@ -21,12 +23,15 @@ from streamdec.protocols import Tokenizer
 if TYPE_CHECKING:
     from streamdec.tokenizers.encodings import EncodingSpec
 
-_OF_OPENAI = ("", "openai", "azure")
-"""The organisations whose model names tiktoken knows."""
+DEMO = Path(__file__).parent / "demo"
+"""The folder of a small model's tokenizer, a part of this package."""
 _OPENAI_MODEL = re.compile(r"(?:gpt-\d|chatgpt-|o\d(?![a-z0-9]))[a-z0-9-]*(?:\.\d[a-z0-9-]*)?")
 """Names of OpenAI's models that only tiktoken maps to an encoding."""
+VARIABLE = "STREAMDEC_MODELS"
+"""The environment variable with the path of a JSON object: names to paths or names."""
 _MAX_NAME = 100
 """The longest name of a model that is repeated in an error message."""
+_INSTALL = "pip install 'streamdec[tiktoken]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +44,57 @@ class Place:
     revision: str | None = None
 
 
-DEMO = Path(__file__).parent / "demo"
-"""The folder of a small model's tokenizer, a part of this package."""
+def looked_up(name: str, models: Mapping[str, str | os.PathLike[str]] | None) -> str:
+    """Return what ``models`` has for ``name``; without such an entry, ``name``.
+
+    If ``models`` is None, the table is that of the environment. Raises
+    :class:`~streamdec.TokenizerLoadError` if it cannot be read, or if the value is not a path.
+    """
+    given = os.environ.get(VARIABLE)
+    if models is None and given:
+        models = read_object(Path(given).parent, Path(given).name)
+        if models is None:
+            raise TokenizerLoadError(f"{VARIABLE} names {given!r:.200}, which is not a file")
+    value: object = (models or {}).get(name, name)
+    if not isinstance(value, (str, os.PathLike)) or value == "":
+        raise TokenizerLoadError(f"the table of models has {value!r:.80} for {name!r:.80}")
+    return os.fsdecode(value)
 
 
 def place_of(
-    name: str,
-    encoding: str | EncodingSpec | None,
-    revision: str | None,
-    *,
-    allow_download: bool,
+    name: str, encoding: str | EncodingSpec | None, revision: str | None, *, allow_download: bool
 ) -> Place:
     """Return where the tokenizer called ``name`` is.
 
-    The arguments are those of load_tokenizer.
-
-    Raises TokenizerLoadError or MissingExtraError, which say where it was looked for.
+    The arguments are those of load_tokenizer. Raises TokenizerLoadError or MissingExtraError, which
+    say where it was looked for.
     """
     is_there = _is_there(name)
-    if revision is not None:
+    hub_id = name.removeprefix(HUB)
+    if revision is not None and (is_there or not is_hub_id(hub_id)):
         # An encoding has no revisions, so with a revision the name is that of a repository.
-        if is_there or not is_hub_id(name.removeprefix(HUB)):
-            raise TokenizerLoadError(
-                f"revision={revision!r:.80} is only for an id of the Hub, such as 'org/model', and "
-                f"{name!r:.200} is {'a path' if is_there else 'not one'}"
-            )
-    elif is_there:
+        raise TokenizerLoadError(
+            f"revision={revision!r:.80} is only for an id of the Hub, such as 'org/model', and "
+            f"{name!r:.200} is {'a path' if is_there else 'not one'}"
+        )
+    if is_there:
         return Place(Path(name), encoding)
-    elif name == "demo":
-        return Place(DEMO, encoding)
-    elif (named := _encoding_named(name)) is not None:
-        return Place(None, encoding or named)
-    if name.startswith(HUB) or revision is not None:
-        snapshot = find_snapshot(name.removeprefix(HUB), revision, allow_download=allow_download)
-        return Place(snapshot.folder, encoding, snapshot.commit)
-    return _from_hub(name, encoding, allow_download=allow_download)
+    reasons: list[str] = []
+    if revision is None and hub_id == name:
+        if name == "demo":
+            return Place(DEMO, encoding)
+        if (named := _encoding_named(name)) is not None:
+            return Place(None, encoding or named)
+        reasons = _reasons(name)
+        if not is_hub_id(name):
+            raise TokenizerLoadError("; ".join(reasons))
+    try:
+        snapshot = find_snapshot(hub_id, revision, allow_download=allow_download)
+    except (TokenizerLoadError, MissingExtraError) as error:
+        if not reasons:
+            raise
+        raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
+    return Place(snapshot.folder, encoding, snapshot.commit)
 
 
 def use_instead(given: object) -> str:
@@ -86,26 +107,24 @@ def use_instead(given: object) -> str:
     return "; write TiktokenTokenizer(encoding)" if library == "tiktoken" else ""
 
 
-def _from_hub(name: str, encoding: str | EncodingSpec | None, *, allow_download: bool) -> Place:
-    """Return the repository of an id that is not a path.
+def _reasons(name: str) -> list[str]:
+    """Return why ``name`` is neither a path nor the name of an encoding or a known model.
 
-    Raises TokenizerLoadError, which lists everything that was tried, and MissingExtraError if only
-    tiktoken is missing.
+    Raises MissingExtraError if only tiktoken is missing.
     """
+    has_tiktoken = find_spec("tiktoken") is not None
     model = _model_of_openai(name)
-    if model and _OPENAI_MODEL.fullmatch(model) and find_spec("tiktoken") is None:
+    if not has_tiktoken and model and _OPENAI_MODEL.fullmatch(model):
         raise MissingExtraError(
-            f"{name!r:.200} is a model of OpenAI, which needs the library tiktoken: "
-            "pip install 'streamdec[tiktoken]'"
+            f"{name!r:.200} is a model of OpenAI, which needs the library tiktoken: {_INSTALL}"
         )
     reasons = []
     try:
         detect_format(name)
     except TokenizerLoadError as error:
         reasons.append(str(error))
-    is_of_hub = is_hub_id(name)
     has_parts = "/" in name or os.sep in name
-    is_path = not is_of_hub and has_parts
+    is_path = has_parts and not is_hub_id(name)
     if is_path and name.startswith("~"):
         reasons.append("'~' is not replaced by your home folder; write the whole path")
     elif has_parts and not Path(name).is_absolute():
@@ -116,15 +135,9 @@ def _from_hub(name: str, encoding: str | EncodingSpec | None, *, allow_download:
 
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")
-        if find_spec("tiktoken") is None:
-            reasons.append("models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'")
-    if not is_of_hub:
-        raise TokenizerLoadError("; ".join(reasons))
-    try:
-        snapshot = find_snapshot(name, allow_download=allow_download)
-    except (TokenizerLoadError, MissingExtraError) as error:
-        raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
-    return Place(snapshot.folder, encoding, snapshot.commit)
+        if not has_tiktoken:
+            reasons.append(f"models of OpenAI need tiktoken: {_INSTALL}")
+    return reasons
 
 
 def _is_there(name: str) -> bool:
@@ -146,7 +159,9 @@ def _encoding_named(name: str) -> str | None:
 
 
 def _model_of_openai(name: str) -> str | None:
-    """Return ``name`` without OpenAI as its organisation. None if it has another one."""
-    # Models of other organisations may have the same names as OpenAI's.
+    """Return ``name`` without OpenAI as its organisation. None if it has another one.
+
+    Models of other organisations may have the same names as OpenAI's.
+    """
     organisation, _, model = name.rpartition("/")
-    return model if organisation in _OF_OPENAI else None
+    return model if organisation in ("", "openai", "azure") else None

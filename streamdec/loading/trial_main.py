@@ -1,4 +1,4 @@
-"""The child that loads a stranger's file; ``tokenizers.trial`` starts it.
+"""The child that loads a stranger's file; ``loading.untrusted`` starts it.
 
 In: the path and the options of ``load_tokenizer``, or the content of a ``tokenizer.json``. Out:
 nothing, or the name of an error and its message. Libraries free some data by recursion, so the

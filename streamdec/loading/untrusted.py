@@ -1,21 +1,85 @@
-"""Try the files of a stranger before they are loaded.
+"""Load a file of a stranger in a child process first.
 
-In: a path, its format and the options of loading. Out: these options with the trial, which has
-passed, or an error.
+In: the place, and the options of loading. Out: nothing, or an error. A library that aborts, a file
+that needs gigabytes, and a regex without end are errors of the child. The child
+(:mod:`streamdec.loading.trial_main`) does what ``load_tokenizer`` does, frees the tokenizer, and
+checks what its decoder may make of a text.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from streamdec.errors import MissingExtraError
+from streamdec.children.child import Child, ChildError, ChildLimits
+from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath.options import FastOptions
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.trial import MAX_COUNTED, Trial
+
+LIMITS = ChildLimits(memory=1 << 30, cpu_seconds=20, wall_seconds=60.0, answer=1 << 16)
+"""The limits for a small file."""
+MEMORY_A_BYTE = 128
+"""Bytes of memory for each byte of the file. A Unigram model of a million pieces takes 120."""
+SECONDS_A_MEBIBYTE = 1
+"""Seconds of processor time, and three times as many by the clock, for each MiB of the file."""
+MAX_COUNTED = 2**26
+"""The most bytes of a file that are counted for this; the largest known has 34 million."""
+TRANSFORMERS_MEMORY = 8 << 30
+"""Address space for the libraries that transformers imports."""
+
+_ENVIRONMENT = {
+    # Threads take address space, and a machine may have hundreds of cores.
+    "TOKENIZERS_PARALLELISM": "false",
+    "RAYON_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+_KEPT = ("LD_LIBRARY_PATH",)
+"""Variables that the libraries may need to be imported."""
+_FAILED = "loading it in a child process failed"
+_ERRORS = {kind.__name__: kind for kind in (MissingExtraError, TokenizerLibraryError)}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A file or a folder that is tried in a child process."""
+
+    path: str
+    """The file or the folder, an absolute path."""
+    options: Mapping[str, Any]
+    """Options of ``load_tokenizer``, as JSON data."""
+    size: int
+    """The bytes of the file, which set the limits."""
+    imports_transformers: bool
+    """Whether loading may import transformers, which takes more memory."""
+
+    def run(self, *, fast: bool) -> None:
+        """Load it in a child, with fastokens if ``fast``.
+
+        Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
+        """
+        setup = {
+            "source": self.path,
+            "options": {**self.options, "fast": "now" if fast else "off"},
+            "imports_transformers": self.imports_transformers,
+        }
+        limits = limits_for(self.size, imports_transformers=self.imports_transformers)
+        try:
+            _ask(b"", setup, limits)
+        except ChildError as error:
+            # Not for a limit or an abort: those are the file's.
+            hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
+            raise TokenizerLoadError(f"{self.path!r}: {error}{hint}") from None
 
 
 def tried(
@@ -52,4 +116,70 @@ def tried(
         if imports or find_spec("transformers") is None:
             raise
         replace(trial, imports_transformers=True).run(fast=False)
-    return replace(options, trial=trial)
+    return replace(options, trial=partial(trial.run, fast=True))
+
+
+def try_content(content: bytes) -> None:
+    """Read a ``tokenizer.json`` with its library in a child.
+
+    Raises TokenizerLoadError if the library rejects it, or the child exceeds a limit or dies.
+    """
+    try:
+        _ask(content, {"source": None}, limits_for(len(content), imports_transformers=False))
+    except ChildError as error:
+        raise TokenizerLoadError(str(error)) from None
+
+
+def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
+    """Send ``message`` to a new child.
+
+    Raises the error that the child tells, and ChildError.
+    """
+    setup = {
+        "serves": "streamdec.loading.trial_main",
+        "path": _folders(),
+        "packages": {"streamdec": [str(Path(__file__).resolve().parents[1])]},
+        **setup,
+    }
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    deadline = time.monotonic() + limits.wall_seconds
+    try:
+        child = Child(setup, limits, {**_ENVIRONMENT, **kept})
+        try:
+            head, _ = child.ask(message, deadline)
+        finally:
+            child.kill()
+    except (ChildError, OSError) as error:
+        is_limit = isinstance(error, ChildError) and error.is_limit
+        raise ChildError(f"{_FAILED}: {error}", is_limit=is_limit) from None
+    if "kind" in head:
+        kind = _ERRORS.get(str(head["kind"]), TokenizerLoadError)
+        raise kind(str(head.get("error"))[:2_000])
+    if "error" in head:
+        raise ChildError(f"{_FAILED}: {head['error']!s:.2000}", is_limit=True)
+
+
+def limits_for(size: int, *, imports_transformers: bool) -> ChildLimits:
+    """Return the limits for a file of ``size`` bytes."""
+    counted = min(size, MAX_COUNTED)
+    seconds = SECONDS_A_MEBIBYTE * (counted >> 20)
+    memory = LIMITS.memory + MEMORY_A_BYTE * counted
+    return replace(
+        LIMITS,
+        memory=memory + (TRANSFORMERS_MEMORY if imports_transformers else 0),
+        cpu_seconds=LIMITS.cpu_seconds + seconds,
+        wall_seconds=LIMITS.wall_seconds + 3 * seconds,
+    )
+
+
+def _folders() -> list[str]:
+    """Return the folders from which the child imports: those of this process.
+
+    The current folder may be the stranger's, so it is left out.
+    """
+    here = ""
+    with suppress(OSError):  # the current folder was deleted
+        here = os.path.realpath(os.curdir)
+    return [
+        path for path in sys.path if Path(path).is_absolute() and os.path.realpath(path) != here
+    ]

@@ -62,15 +62,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Return the name and the decode function of the library, for comparisons."""
         return "decode()", self.decode
 
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        """Return the name of the library, and its function from a text to ids.
-
-        For comparisons with ``encode``. For a GGUF file it is ``tokenizers``, which reads its
-        vocabulary, because llama.cpp is not imported. Raises
-        :class:`~streamdec.errors.EncodeError` if no library encodes.
-        """
-        raise EncodeError(f"{self!r} has no library that encodes")
-
     # --- special tokens ---------------------------------------------------------------------------
 
     @abstractmethod
@@ -136,10 +127,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
         ``add_special_tokens`` and ``special`` apply to all of them. If one text cannot be encoded,
         its error is raised, with its index in ``texts``. Raises TypeError if ``texts`` is a str.
-
-        >>> from streamdec import MockTokenizer
-        >>> MockTokenizer().encode_batch(["Hello", "Hello world"])
-        [Encoding([1]), Encoding([1, 2])]
         """
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         return self._encoded_from(0, _listed(texts), options)
@@ -152,16 +139,12 @@ class BaseTokenizer(ChatTokenizer, ABC):
             return self._encodings("encode_batch", texts, options)
         except (EncodeError, TypeError):
             with suppressed:
-                self._raise_for_one(first, texts, options)
+                for index, text in enumerate(texts, first):
+                    try:
+                        self.encode(text, **options)
+                    except (EncodeError, TypeError) as error:
+                        raise type(error)(f"texts[{index}]: {error}") from error
             raise
-
-    def _raise_for_one(self, first: int, texts: list[str], options: dict[str, Any]) -> None:
-        """Raise the error of the first of ``texts`` that has one, with its index."""
-        for index, text in enumerate(texts, first):
-            try:
-                self.encode(text, **options)
-            except (EncodeError, TypeError) as error:
-                raise type(error)(f"texts[{index}]: {error}") from error
 
     def _encodings(
         self, operation: Operation, texts: list[str], options: dict[str, Any]
@@ -194,11 +177,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         The thread keeps the event loop free. Texts of up to ``inline_chars`` code points are
         encoded at once. ``text``, ``add_special_tokens``, ``special`` and errors are as for
         :meth:`encode`. A cancelled task waits for its thread, which cannot be stopped.
-
-        >>> import asyncio
-        >>> from streamdec import MockTokenizer
-        >>> asyncio.run(MockTokenizer().aencode("Hello world"))
-        Encoding([1, 2])
         """
         call = partial(self.encode, text, add_special_tokens=add_special_tokens, special=special)
         return call() if _chars(text) <= self.inline_chars else await in_thread(call)
@@ -214,11 +192,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
         There is one thread for each processor that this process may use. ``add_special_tokens``,
         ``special`` and errors are as for :meth:`encode_batch`.
-
-        >>> import asyncio
-        >>> from streamdec import MockTokenizer
-        >>> asyncio.run(MockTokenizer().aencode_batch(["Hello", "Hello world"]))
-        [Encoding([1]), Encoding([1, 2])]
         """
         options: dict[str, Any] = {"add_special_tokens": add_special_tokens, "special": special}
         texts = _listed(texts)
@@ -243,11 +216,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
         Raises :class:`~streamdec.errors.EncodeError` if the encoding has no text, or if the tokens
         do not spell it because it was normalized.
-
-        >>> from streamdec import MockTokenizer
-        >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
-        >>> tokenizer.byte_offsets_of(tokenizer.encode("café"))
-        [(0, 3), (3, 4), (4, 5)]
         """
         if encoding.text is None:
             raise EncodeError(
@@ -257,16 +225,14 @@ class BaseTokenizer(ChatTokenizer, ABC):
         before, after = map(len, self._added) if encoding.add_special_tokens else (0, 0)
         ids = encoding.ids[before : len(encoding) - after]
         data = [self.token_bytes(token_id) or b"" for token_id in ids]
-        ends = list(accumulate(map(len, data)))
-        size = ends[-1] if ends else 0
         # A space that was put before the text belongs to no token.
         joined, text = b"".join(data), encoding.text.encode()
         shift = 1 if joined == b" " + text else 0
         if joined[shift:] != text:
             raise EncodeError("the tokens do not spell the text: it was normalized")
-        places = [max(place - shift, 0) for place in (0, *ends)]
-        inner = list(pairwise(places))
-        return [(0, 0)] * before + inner + [(size - shift, size - shift)] * after
+        ends = accumulate(map(len, data), initial=0)
+        places = [max(place - shift, 0) for place in ends]
+        return [(0, 0)] * before + [*pairwise(places)] + [(len(text), len(text))] * after
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:
         """Return each token's start and end in the text of ``encoding``, in code points.
@@ -286,10 +252,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         :func:`streamdec.bulk.decode_arrow` decodes columns of a dataset faster.
         ``skip_special_tokens`` leaves special tokens out. Raises what :meth:`decode` raises; a
         note on the error names the row.
-
-        >>> from streamdec import MockTokenizer
-        >>> MockTokenizer().decode_batch([[1, 2], [3]])
-        ['Hello world', 'test']
         """
         texts = []
         for row, ids in enumerate(batch):

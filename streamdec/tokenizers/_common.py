@@ -9,7 +9,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
@@ -18,22 +18,6 @@ from streamdec.core.rules.compile import rule_for
 from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.protocols import ByteLevel, TextRules
-
-__all__ = [
-    "BYTE_OF_LETTER",
-    "MAX_ID",
-    "any_of",
-    "bytes_of",
-    "canonical",
-    "checked_ids",
-    "fingerprint_of",
-    "guarded",
-    "listed_ids",
-    "packed",
-    "readable",
-    "refuse_special",
-    "sample_of",
-]
 
 MAX_ID = 2**24 - 1
 """The highest id that a rank file or a file beside it may have. The bytes of each id up to the
@@ -136,11 +120,7 @@ def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
 def readable(data: bytes) -> str:
     """Return the text of ``data``, with ``<0xFF>`` for an invalid byte."""
     text = data.decode("utf-8", "surrogateescape")
-    return text if text.isprintable() else _NO_TEXT.sub(_name_of_byte, text)
-
-
-def _name_of_byte(escaped: re.Match[str]) -> str:
-    return f"<0x{ord(escaped[0]) - 0xDC00:02X}>"
+    return _NO_TEXT.sub(lambda escaped: f"<0x{ord(escaped[0]) - 0xDC00:02X}>", text)
 
 
 def fingerprint_of(rules: object, *table: object) -> str:
@@ -174,13 +154,11 @@ def canonical(value: object) -> object:
     So a field that is added later, with a default, does not change fingerprints and snapshots.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {f.name: canonical(getattr(value, f.name)) for f in _changed_fields(value)}
+        given = [(each, getattr(value, each.name)) for each in fields(value)]
+        changed = {
+            each.name: canonical(item)
+            for each, item in given
+            if each.default is MISSING or item != each.default
+        }
         return [type(value).__name__, changed]
-    if isinstance(value, tuple):
-        return [canonical(item) for item in value]
-    return value
-
-
-def _changed_fields(value: object) -> list[Field[object]]:
-    assert is_dataclass(value)
-    return [f for f in fields(value) if f.default is MISSING or getattr(value, f.name) != f.default]
+    return [canonical(item) for item in value] if isinstance(value, tuple) else value

@@ -15,7 +15,7 @@ SHA-256 identifies it. Sources:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 
@@ -183,26 +183,28 @@ _GLM4_SPECIAL = (
     *("<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
     *("<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>", "<|end_of_video|>"),
 )
+_EXTRA = [f"<|extra_{n}|>" for n in range(205)]
 _HUNYUAN_SPECIAL = (
     *(_END, "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"),
-    *(f"<|extra_{n}|>" for n in range(205)),
+    *_EXTRA,
 )
 
-_P50K_FILE = RankFile(
-    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
-    f"{_OPENAI}/p50k_base.tiktoken",
+
+def _of_openai(name: str, sha256: str) -> RankFile:
+    return RankFile(sha256, f"{_OPENAI}/{name}.tiktoken")
+
+
+_P50K_FILE = _of_openai(
+    "p50k_base", "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069"
 )
-_R50K_FILE = RankFile(
-    "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
-    f"{_OPENAI}/r50k_base.tiktoken",
+_R50K_FILE = _of_openai(
+    "r50k_base", "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 )
-_CL100K_FILE = RankFile(
-    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-    f"{_OPENAI}/cl100k_base.tiktoken",
+_CL100K_FILE = _of_openai(
+    "cl100k_base", "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 )
-_O200K_FILE = RankFile(
-    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-    f"{_OPENAI}/o200k_base.tiktoken",
+_O200K_FILE = _of_openai(
+    "o200k_base", "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 )
 _LLAMA3_FILE = RankFile("82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55")
 _LLAMA4_FILE = RankFile("d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed")
@@ -210,107 +212,81 @@ _QWEN_FILE = RankFile("b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de1
 _KIMI_FILE = RankFile("b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103")
 
 
-def _llama3(name: str, special_tokens: Iterable[str], pad_token: str | None) -> EncodingSpec:
+def _openai(name: str, pattern: str, special: Mapping[str, int], *files: RankFile) -> EncodingSpec:
+    return EncodingSpec(name, pattern, special, files, eos_token=_END)
+
+
+def _llama(
+    name: str, pattern: str, special: Mapping[str, int], file: RankFile, pad_token: str | None
+) -> EncodingSpec:
     return EncodingSpec(
-        name=name,
-        pattern=_LLAMA3,
-        special_tokens=_numbered(128000, special_tokens),
-        files=(_LLAMA3_FILE,),
-        bos_token="<|begin_of_text|>",
-        eos_token="<|end_of_text|>",
+        name,
+        pattern,
+        special,
+        (file,),
+        bos_token=_BEGIN_END[0],
+        eos_token=_BEGIN_END[1],
         pad_token=pad_token,
         begins_with=(_BEGIN_END[0],),
         is_cut=True,
     )
 
 
-def _gpt2(name: str) -> EncodingSpec:
-    return EncodingSpec(
-        name=name,
-        pattern=_GPT2,
-        special_tokens={_END: 50256},
-        files=(_R50K_FILE, _P50K_FILE),
-        ranks_below=50256,
-        eos_token=_END,
-    )
-
-
+_R50K = replace(
+    _openai("r50k_base", _GPT2, {_END: 50256}, _R50K_FILE, _P50K_FILE), ranks_below=50256
+)
+_LLAMA31_IDS, _LLAMA3_IDS = (_numbered(128000, n) for n in (_LLAMA31_SPECIAL, _LLAMA3_SPECIAL))
 _SPECS = (
+    _openai("o200k_base", _O200K, _O200K_SPECIAL, _O200K_FILE),
     EncodingSpec(
-        name="o200k_base",
-        pattern=_O200K,
-        special_tokens=_O200K_SPECIAL,
-        files=(_O200K_FILE,),
-        eos_token=_END,
-    ),
-    EncodingSpec(
-        name="o200k_harmony",
-        pattern=_O200K,
-        special_tokens=_O200K_SPECIAL | _HARMONY_NAMED | _HARMONY_RESERVED,
-        files=(_O200K_FILE,),
+        "o200k_harmony",
+        _O200K,
+        _O200K_SPECIAL | _HARMONY_NAMED | _HARMONY_RESERVED,
+        (_O200K_FILE,),
         bos_token="<|startoftext|>",
         eos_token="<|return|>",
         pad_token=_END,
     ),
-    EncodingSpec(
-        name="cl100k_base",
-        pattern=_CL100K,
-        special_tokens={**_numbered(100257, (_END, *_FIM)), "<|endofprompt|>": 100276},
-        files=(_CL100K_FILE,),
-        eos_token=_END,
+    _openai(
+        "cl100k_base",
+        _CL100K,
+        {**_numbered(100257, (_END, *_FIM)), "<|endofprompt|>": 100276},
+        _CL100K_FILE,
+    ),
+    _openai("p50k_base", _GPT2, {_END: 50256}, _P50K_FILE),
+    _openai("p50k_edit", _GPT2, {_END: 50256, **_numbered(50281, _FIM)}, _P50K_FILE),
+    _R50K,
+    replace(_R50K, name="gpt2"),
+    _llama("llama3.1", _LLAMA3, _LLAMA31_IDS, _LLAMA3_FILE, "<|finetune_right_pad_id|>"),
+    _llama("llama3", _LLAMA3, _LLAMA3_IDS, _LLAMA3_FILE, None),
+    _llama(
+        "llama4",
+        _O200K,
+        _numbered(200000, _LLAMA4_SPECIAL),
+        _LLAMA4_FILE,
+        "<|finetune_right_pad|>",
     ),
     EncodingSpec(
-        name="p50k_base",
-        pattern=_GPT2,
-        special_tokens={_END: 50256},
-        files=(_P50K_FILE,),
-        eos_token=_END,
-    ),
-    EncodingSpec(
-        name="p50k_edit",
-        pattern=_GPT2,
-        special_tokens={_END: 50256, **_numbered(50281, _FIM)},
-        files=(_P50K_FILE,),
-        eos_token=_END,
-    ),
-    _gpt2("r50k_base"),
-    _gpt2("gpt2"),
-    _llama3("llama3.1", _LLAMA31_SPECIAL, "<|finetune_right_pad_id|>"),
-    _llama3("llama3", _LLAMA3_SPECIAL, None),
-    EncodingSpec(
-        name="llama4",
-        pattern=_O200K,
-        special_tokens=_numbered(200000, _LLAMA4_SPECIAL),
-        files=(_LLAMA4_FILE,),
-        bos_token="<|begin_of_text|>",
-        eos_token="<|end_of_text|>",
-        pad_token="<|finetune_right_pad|>",
-        begins_with=(_BEGIN_END[0],),
-        is_cut=True,
-    ),
-    EncodingSpec(
-        name="qwen",
-        pattern=_QWEN,
-        special_tokens=_numbered(
-            151643, (_END, "<|im_start|>", "<|im_end|>", *(f"<|extra_{n}|>" for n in range(205)))
-        ),
-        files=(_QWEN_FILE,),
+        "qwen",
+        _QWEN,
+        _numbered(151643, (_END, "<|im_start|>", "<|im_end|>", *_EXTRA)),
+        (_QWEN_FILE,),
         eos_token=_END,
         is_nfc=True,
     ),
     EncodingSpec(
-        name="glm4",
-        pattern=_LLAMA3,
-        special_tokens=_numbered(151329, _GLM4_SPECIAL),
+        "glm4",
+        _LLAMA3,
+        _numbered(151329, _GLM4_SPECIAL),
         code=("tokenization_chatglm.ChatGLM4Tokenizer",),
         eos_token=_END,
         pad_token=_END,
         begins_with=("[gMASK]", "<sop>"),
     ),
     EncodingSpec(
-        name="hunyuan",
-        pattern=_QWEN,
-        special_tokens=_numbered(127957, _HUNYUAN_SPECIAL),
+        "hunyuan",
+        _QWEN,
+        _numbered(127957, _HUNYUAN_SPECIAL),
         code=("tokenization_hy.HYTokenizer",),
         eos_token="<|eos|>",
         pad_token="<|pad|>",
@@ -318,8 +294,8 @@ _SPECS = (
         is_numbered=True,
     ),
     EncodingSpec(
-        name="kimi",
-        pattern=_KIMI,
+        "kimi",
+        _KIMI,
         files=(_KIMI_FILE,),
         code=("tokenization_kimi.TikTokenTokenizer", "tokenization_moonshot.TikTokenTokenizer"),
         num_reserved=256,

@@ -81,6 +81,14 @@ def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
         raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
 
+def content_of(source: str | os.PathLike[str] | bytes, what: str) -> tuple[bytes, str]:
+    """Return the content of the file ``source`` and its path; content itself is called ``what``."""
+    if isinstance(source, bytes):
+        return source, what
+    path = Path(os.fsdecode(source))
+    return read_bounded(path), str(path)
+
+
 def parse_json(content: bytes) -> Any:
     """Return the JSON value of a file, by Python's own parser. Raises FileError."""
     if content.startswith(BOM):

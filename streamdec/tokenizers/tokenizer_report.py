@@ -68,15 +68,11 @@ class TokenizerReport:
 
 @runtime_checkable
 class LoadedTokenizer(ChatTokenizer, Protocol):
-    """A tokenizer with a report on its loading.
-
-    This is the type that :func:`~streamdec.load_tokenizer` returns.
+    """The type that :func:`~streamdec.load_tokenizer` returns: a tokenizer with a report.
 
     >>> from streamdec import load_tokenizer
     >>> from streamdec.tokenizers import LoadedTokenizer
     >>> tokenizer: LoadedTokenizer = load_tokenizer("demo")
-    >>> tokenizer.report.format, isinstance(tokenizer, LoadedTokenizer)
-    ('huggingface', True)
     """
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import random
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -67,8 +66,8 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "tiktoken": lambda: TiktokenTokenizer.from_content(
         rank_file(), "ranks", EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
     ),
-    "tekken": lambda: TekkenTokenizer.from_tekken(json.dumps(tekken()).encode()),
-    "sentencepiece": lambda: SentencePieceTokenizer.from_content(
+    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer(
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
     "gguf": gguf,
@@ -323,70 +322,10 @@ def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
 # --- real files -----------------------------------------------------------------------------------
 
 FOLDERS = {path.name: path for path in shared_folders()}
-HUNDRED = "The quick brown fox jumps over the lazy dog. 12345 + 67890 = 80235!\n\n"
-PROMPTS = [
-    HUNDRED,
-    "Größe naïve café, Привет мир, こんにちは世界。你好，世界！안녕하세요 नमस्ते שלום مرحبا\n",
-    "😀👍🏽👩‍👩‍👧‍👦 🇪🇺 ❤️ 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 e\u0301 ﬁ ½ \ufffd\n",
-    "def f(x: int) -> dict[str, int]:\n\treturn {'a': x ** 2}  # ok?\n\n\nclass A_b:\r\n    pass\n",
-    "  leading and trailing   spaces \t\n \n",
-    HUNDRED * 40,
-]
-GOLDEN = {
-    "bert-base-uncased": "cd791e1e12dc43ff",
-    "chatglm3": "653a6f04aa8bda5e",
-    "cl100k_base": "61a82ae5762cbef6",
-    "claude-2": "0a1367ea6de3c4e4",
-    "darija-translit-bpe": "8fb089f5475a4378",
-    "deepseek-coder": "cc896665a976b97c",
-    "deepseek-v3": "dc616320d99c1673",
-    "gguf-bert-bge": "cd791e1e12dc43ff",
-    "gguf-deepseek-coder": "b30f67440726b12b",
-    "gguf-llama-spm": "82748cda7d5871be",
-    "gpt2": "52a4c4905bb93c8a",
-    "kimi-k2": "977060353be5e87c",
-    "llama-2-normalized-specials": "82748cda7d5871be",
-    "mistral-7b-sp-v1": "f8c6e04d8c10cf55",
-    "mistral-7b-v0.1": "f8c6e04d8c10cf55",
-    "mistral-nemo-tekken": "d557b52555042e8a",
-    "mistral-sp-v3": "b07ff72bca0c76fa",
-    "openai-gpt": "f7d9aab66d55ac61",
-    "ort-added-tokens": "3b83759d0832eadd",
-    "phi-2": "df2d5f7921b11b8c",
-    "phi-3-vision": "82748cda7d5871be",
-    "qwen-1-tiktoken": "8b80102bda42c421",
-    "qwen3": "8b80102bda42c421",
-    "sentencepiece-test-model": "b1d75fcb7290ef92",
-    "synthetic-bpedecoder": "7272218202360f19",
-    "synthetic-bytelevel": "6ab07bfe709318b9",
-    "synthetic-ctc": "9638834d1f629557",
-    "synthetic-fallback-nostrip": "85a997ec91300ab0",
-    "synthetic-fallback-strip": "85a997ec91300ab0",
-    "synthetic-metaspace-never": "85a997ec91300ab0",
-    "synthetic-wordpiece": "9d908ecfb6b256de",
-    "t5-small": "63b06c3404f12fa6",
-    "wav2vec2-base-960h": "25cf863b4eda7b46",
-    "whisper-tiny": "6f35bb9c28964a30",
-    "yi": "e41cd62cbdb73c24",
-}
-"""Folder → the first 16 digits of SHA-256 over the ids of all prompts, one after the other.
-
-Alike where one vocabulary is there in several formats, as Llama 2's and Qwen's.
-"""
 
 
 def test_the_laws_are_tested_on_every_folder() -> None:
     assert set(FOLDERS) <= {*test_laws.FORMATS, *test_laws.SHARED}
-
-
-@pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_ids_of_fixed_prompts(folder: str) -> None:
-    """Those of the file alone; ``test_class_pipelines`` has those of the class of transformers."""
-    tokenizer = load_tokenizer(FOLDERS[folder], fast="off", apply_tokenizer_config=False)
-    ids = [i for prompt in PROMPTS for i in tokenizer.encode(prompt, special="text")]
-    assert hashlib.sha256(bytes(Encoding(ids))).hexdigest()[:16] == GOLDEN[folder]
 
 
 @pytest.mark.parametrize("name", ["tiktoken", "tekken", "sentencepiece", "gguf"])

@@ -72,7 +72,7 @@ def sentencepiece(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
     pytest.importorskip("sentencepiece")
     pieces = [("<unk>", 0.0, 2), *((f"<0x{byte:02X}>", 0.0, 6) for byte in range(256))]
     pieces += [(token, -float(i), 3 if i in special else 1) for i, token in enumerate(tokens)]
-    return SentencePieceTokenizer.from_content(model_proto(pieces, adds_prefix=True))
+    return SentencePieceTokenizer(model_proto(pieces, adds_prefix=True))
 
 
 def mock(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import struct
 import unicodedata
 from pathlib import Path
@@ -17,7 +16,6 @@ from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
-from streamdec.protocols import Tokenizer as TokenizerProtocol
 from tests.support.files import LLAMA_TOKENS, gguf, shared, small_gguf
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*, which is not a token")
@@ -112,16 +110,6 @@ def test_a_model_of_bert_encodes(tmp_path: Path) -> None:
         ours.encode("hello[SEP]", special="forbid")
     cased = BERT | {"tokens": [*BERT["tokens"][:5], "▁There", "▁!", "<tool>"]}
     assert made(tmp_path, **cased).encode("There there").ids == (5, 0)
-
-
-def test_it_is_compiled_and_can_be_pickled(tmp_path: Path) -> None:
-    for changes in ({}, BYTE_LEVEL):
-        ours = made(tmp_path, **changes)
-        assert route_of(ours) == "bytes"
-        assert isinstance(ours, TokenizerProtocol)
-        copy = pickle.loads(pickle.dumps(ours))
-        assert copy.fingerprint == ours.fingerprint
-        assert (copy.vocab_size, copy.encodes) == (ours.vocab_size, "yes")
 
 
 # --- encoding -------------------------------------------------------------------------------------
@@ -248,10 +236,6 @@ def test_scores_beyond_all_floats_are_the_greatest(tmp_path: Path) -> None:
     huge = [float("inf") if text == "▁hello" else score for text, _, score in LLAMA_TOKENS]
     packed = struct.pack(f"<IIQ{len(huge)}d", 9, 12, len(huge), *huge)
     assert made(tmp_path, scores=packed).encode("hello").tokens == ("▁hello",)
-
-
-def test_a_token_of_undefined_type_is_text(tmp_path: Path) -> None:
-    assert made(tmp_path, tokens=["▁a"], token_type=[0], scores=None).piece(0) == b" a"
 
 
 def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:

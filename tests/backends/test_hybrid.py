@@ -25,7 +25,6 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.encoding import Special
 from streamdec.errors import (
-    EncodeError,
     MissingExtraError,
     StreamdecWarning,
     TokenizerLibraryError,
@@ -101,15 +100,6 @@ def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
             assert ours.encode(text, **options) == theirs.encode(text, **options)
 
     alike()
-
-
-@needs_fastokens
-def test_a_forbidden_special_token_is_named() -> None:
-    assert hybrid().encode("the", special="forbid") == slow().encode("the")
-    with pytest.raises(EncodeError, match="<eos>"):
-        hybrid().encode("the <eos>", special="forbid")
-    with pytest.raises(EncodeError, match="surrogate"):
-        hybrid().encode("\ud800")
 
 
 # --- which one is asked for -----------------------------------------------------------------------
@@ -531,17 +521,6 @@ def test_an_error_to_start_a_thread_is_not_raised(
 # --- the file -------------------------------------------------------------------------------------
 
 
-def test_a_path_with_a_mark_at_its_beginning(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("\ufeff" + byte_level(), "utf-8")
-    for source in (tmp_path, str(tmp_path / "tokenizer.json")):
-        tokenizer = HybridTokenizer(source, fast="now")
-        assert tokenizer.report.active == ("fastokens" if HAS_FASTOKENS else "huggingface")
-        assert tokenizer.encode("the") == slow().encode("the")
-        assert tokenizer.fingerprint == slow().fingerprint
-    with pytest.raises(TokenizerLoadError, match="No such file"):
-        HybridTokenizer(tmp_path / "none")
-
-
 @pytest.mark.parametrize("fast", ["off", "now", "background"])
 def test_a_pickle_keeps_the_result_of_the_comparison(fast: FastMode) -> None:
     tokenizer = HybridTokenizer(byte_level(), fast=fast)
@@ -551,17 +530,3 @@ def test_a_pickle_keeps_the_result_of_the_comparison(fast: FastMode) -> None:
         is_fast = HAS_FASTOKENS and fast != "off"
         assert again.wait(60).active == ("fastokens" if is_fast else "huggingface")
         assert again.fingerprint == tokenizer.fingerprint
-
-
-@needs_fastokens
-def test_a_path_that_is_not_utf_8_is_loaded(tmp_path: Path) -> None:
-    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
-    try:
-        Path(folder).mkdir()
-    except (OSError, UnicodeError):
-        pytest.skip("a file system that takes UTF-8 only")
-    (Path(folder) / "tokenizer.json").write_text(byte_level(), "utf-8")
-    for source in (folder, Path(folder) / "tokenizer.json"):
-        tokenizer = HybridTokenizer(source, fast="now")
-        assert tokenizer.report.active == "fastokens"
-        assert tokenizer.encode("the") == slow().encode("the")

@@ -18,12 +18,8 @@ from streamdec.protocols import (
     Joined,
     LiteralReplace,
     Metaspace,
-    RawBytes,
     TextRules,
     WordPiece,
-)
-from streamdec.protocols import (
-    Tokenizer as TokenizerProtocol,
 )
 from tests.support.zoo import BYTE_PIECES, PIECES
 
@@ -38,13 +34,6 @@ def test_the_default_words_are_those_of_the_router() -> None:
         assert tokenizer.token_to_id(name) == token_id
     assert tokenizer.vocab_size == 1001
     assert tokenizer.sample_ids() == [1, 2, 3, 4, 5, 6, 999, 1000]
-
-
-def test_words_are_split_at_white_space_and_unknown_ones_left_out() -> None:
-    tokenizer = MockTokenizer()
-    assert tokenizer.encode(" Hello\tbig \n world <eos>").ids == (1, 2, 999)
-    assert tokenizer.encode("Hello", add_special_tokens=True).ids == (1,)
-    assert tokenizer.encode("").ids == ()
 
 
 def test_words_are_joined_with_a_space_and_specials_are_skipped_when_asked() -> None:
@@ -76,18 +65,6 @@ def test_byte_level_is_all_bytes_decoded_at_once(tokens: list[bytes], data: st.D
     assert tokenizer.decode(ids) == whole.decode("utf-8", "replace")
     assert [tokenizer.piece(i) for i in range(len(tokens))] == tokens
     assert tokenizer.piece(len(tokens)) is None
-
-
-def test_maximal_ill_formed_parts_are_one_replacement_each() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"\xe4\xbd", b"\xff", b"\xf0\x9f\x98", b"\xe0\x80"])
-    assert tokenizer.decode([0, 1, 2, 3]) == "\ufffd\ufffd\ufffd\ufffd\ufffd"
-
-
-def test_raw_bytes_is_byte_level() -> None:
-    tokens = [b"\xff", b"a"]
-    named, ruled = (MockTokenizer.from_tokens(tokens, (), d) for d in ("byte_level", RawBytes()))
-    assert named.rules == ruled.rules == TextRules(RawBytes())
-    assert named.fingerprint == ruled.fingerprint
 
 
 def test_byte_fallback_spells_high_bytes() -> None:
@@ -199,11 +176,6 @@ def test_names_of_bytes() -> None:
     assert tokenizer.vocab_size == 3
 
 
-def test_the_sample_is_bounded_and_has_specials() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"a"] * 5000, special_ids=[4999])
-    assert tokenizer.sample_ids() == [*range(512), 4999]
-
-
 def test_an_empty_table() -> None:
     tokenizer = MockTokenizer.from_tokens([])
     assert tokenizer.decode([0]) == ""
@@ -227,19 +199,6 @@ def test_pickling_keeps_everything(tokenizer: MockTokenizer) -> None:
     assert copy.decode([1, 0]) == tokenizer.decode([1, 0])
 
 
-def test_it_is_a_tokenizer_and_says_which() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"a"])
-    assert isinstance(tokenizer, TokenizerProtocol)
-    assert repr(tokenizer) == "<MockTokenizer: 1 tokens, RawBytes>"
-
-
 def test_a_token_of_text_is_named() -> None:
     with pytest.raises(TypeError, match=r"token 1 must be bytes, such as b'Hi', got 'b'"):
         MockTokenizer.from_tokens([b"a", "b"])  # type: ignore[list-item]
-
-
-def test_skipped_ids_are_in_the_order_of_the_texts() -> None:
-    texts = [f"<{number}>" for number in range(20)]
-    tokenizer = MockTokenizer.from_tokens([text.encode() for text in texts], range(20))
-    asked = ["no token", *reversed(texts)]
-    assert list(tokenizer.skipped_ids(asked)) == asked[1:]

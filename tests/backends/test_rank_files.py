@@ -20,10 +20,6 @@ def test_written_values_are_read_unchanged(by_token: dict[bytes, int]) -> None:
     assert parse_ranks(rank_file(ranks)) == ranks
 
 
-def test_empty_lines_and_other_line_ends() -> None:
-    assert parse_ranks(b"\nIQ== 0\r\n\r\nIg== 7") == {b"!": 0, b'"': 7}
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

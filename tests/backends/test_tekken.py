@@ -21,7 +21,7 @@ ALL = [bytes([byte]) for byte in range(256)] + MERGED
 
 
 def made(**changes: Any) -> TekkenTokenizer:
-    return TekkenTokenizer.from_tekken(json.dumps(tekken(None, NAMES, 10, **changes)).encode())
+    return TekkenTokenizer(json.dumps(tekken(None, NAMES, 10, **changes)).encode())
 
 
 OURS = made()
@@ -62,7 +62,7 @@ def test_tokens_beyond_the_size_are_not_used() -> None:
 
 def test_until_version_7_twenty_names_are_fixed() -> None:
     data = tekken(num_special=22, version="v7")
-    tokenizer = TekkenTokenizer.from_tekken(json.dumps(data).encode())
+    tokenizer = TekkenTokenizer(json.dumps(data).encode())
     assert tokenizer.id_to_token(9) == "[TOOL_CALLS]"
     assert [tokenizer.id_to_token(i) for i in (19, 20)] == ["[TOOL_CONTENT]", "<SPECIAL_20>"]
 
@@ -101,8 +101,8 @@ def entry(rank: Any, token: str) -> dict[str, Any]:
 )
 def test_a_malformed_file_is_named_with_its_fault(changes: dict[str, Any], message: str) -> None:
     content = json.dumps(tekken(None, NAMES, 10) | changes).encode()
-    with pytest.raises(TokenizerLoadError, match=f"'my file': not a Tekken file: .*{message}"):
-        TekkenTokenizer.from_tekken(content, "my file")
+    with pytest.raises(TokenizerLoadError, match=f"'Tekken file': not a Tekken file: .*{message}"):
+        TekkenTokenizer(content)
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,24 @@ def test_wrong_settings_are_named(config: dict[str, Any], message: str) -> None:
     if config.get("default_vocab_size") == 20:
         data["vocab"][:10] = [entry(i, base64.b64encode(b"x" * i).decode()) for i in range(10)]
         message = "bytes have no token"
-    with pytest.raises(TokenizerLoadError, match=f"'my file': .*{message}"):
-        TekkenTokenizer.from_tekken(json.dumps(data).encode(), "my file")
+    with pytest.raises(TokenizerLoadError, match=f"'Tekken file': .*{message}"):
+        TekkenTokenizer(json.dumps(data).encode())
 
 
 def test_a_late_version_must_name_its_special_tokens() -> None:
     with pytest.raises(TokenizerLoadError, match="no special tokens; version v11"):
-        TekkenTokenizer.from_tekken(json.dumps(tekken(version="v11")).encode())
+        TekkenTokenizer(json.dumps(tekken(version="v11")).encode())
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"a":' * 100_000, b"5"])
 def test_a_file_that_is_not_a_json_object_raises_tokenizer_load_error(content: bytes) -> None:
     with pytest.raises(TokenizerLoadError, match="not a Tekken file"):
-        TekkenTokenizer.from_tekken(content)
+        TekkenTokenizer(content)
 
 
 @pytest.mark.parametrize("path", shared("mistral-nemo-tekken/*.xz"))
 def test_a_real_file_encodes_and_decodes(path: Path) -> None:
-    tokenizer = TekkenTokenizer.from_tekken(lzma.decompress(path.read_bytes()))
+    tokenizer = TekkenTokenizer(lzma.decompress(path.read_bytes()))
     assert tokenizer.vocab_size == 131_072
     assert tokenizer.id_to_token(3) == "[INST]"
     assert tokenizer.decode(tokenizer.encode("Hello wörld 你好").ids) == "Hello wörld 你好"

@@ -67,11 +67,6 @@ def test_pieces_are_the_bytes_of_the_library() -> None:
         assert not OURS.is_skipped(token_id)
 
 
-def test_the_sample_has_bytes_and_special_tokens() -> None:
-    sample = OURS.sample_ids()
-    assert {*range(256), *SPECIAL.values()} <= set(sample) <= set(KNOWN)
-
-
 # --- encoding -------------------------------------------------------------------------------------
 
 TEXTS = st.lists(
@@ -137,14 +132,6 @@ def test_long_texts_are_cut_as_by_the_plain_algorithm(text: str) -> None:
         patch.setattr(rank_files, "_MAX_RUN", 3)
         parts = rank_files.cut(text)
     assert [p for p in parts if p] == [p for p in cut_plainly(text, 17, 3) if p]
-
-
-def test_a_long_run_is_cut() -> None:
-    text = "hello" * 5001
-    assert list(small(is_cut=True).encode(text)) == [
-        *THEIRS.encode(text[:25_000]),
-        *THEIRS.encode(text[25_000:]),
-    ]
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
@@ -406,13 +393,6 @@ def test_real_files_decode_as_the_library(real: TiktokenTokenizer, data: st.Data
     theirs = real._encoding
     ids = data.draw(st.lists(st.sampled_from(real.sample_ids())))
     assert real.decode(ids, skip_special_tokens=False) == theirs.decode(ids)
-
-
-@pytest.mark.thorough
-def test_real_files_have_names_both_ways(real: TiktokenTokenizer) -> None:
-    for token_id in range(0, real.vocab_size, 37):
-        name = real.id_to_token(token_id)
-        assert name is None or real.token_to_id(name) == token_id
 
 
 @pytest.mark.thorough

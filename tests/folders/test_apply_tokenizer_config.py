@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-from streamdec import DecodeStream, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
@@ -79,15 +79,6 @@ def test_a_copy_is_the_same(row: dict[str, Any], tmp_path: Path) -> None:
     assert added(copy) == added(tokenizer)
     assert copy.fingerprint == tokenizer.fingerprint
     assert copy.tokenizer_config_changes == tokenizer.tokenizer_config_changes
-
-
-@CONTRADICTS
-@pytest.mark.parametrize("row", DRAWN[:20])
-def test_a_stream_gives_the_full_decode(row: dict[str, Any], tmp_path: Path) -> None:
-    tokenizer = HuggingFaceTokenizer(folder_of(row, tmp_path))
-    ids = [*map(int, row["added"]), *tokenizer.encode(FACTS["text"]).ids]
-    stream = DecodeStream(tokenizer)
-    assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
 
 
 def test_the_changes_are_reported(tmp_path: Path) -> None:

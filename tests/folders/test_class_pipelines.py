@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from streamdec import DecodeStream, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.folders.transformers_facts import facts
@@ -115,20 +115,3 @@ def test_a_real_folder_is_that_of_transformers(row: dict[str, Any]) -> None:
 
 def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
-
-
-@pytest.mark.parametrize("row", ROWS[::3], ids=lambda row: f"{row['class']}-{row['form']}")
-def test_a_stream_gives_the_full_decode(row: dict[str, Any], tmp_path: Path) -> None:
-    tokenizer = drawn(row, tmp_path)
-    if tokenizer is None:
-        return
-    mode: Any = "exact" if tokenizer.rules is not None else "eager"
-    for ids in row["ids"]:
-        stream = DecodeStream(tokenizer, byte_fallback=mode)
-        assert "".join(map(stream.step, ids)) + stream.flush() == tokenizer.decode(ids)
-
-
-def test_only_what_can_be_followed_is_compared() -> None:
-    """Most rows must reach the comparisons."""
-    classes = {row["class"] for row in ROWS}
-    assert len(classes) > 20

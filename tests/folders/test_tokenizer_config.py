@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from tests.support.files import SHARED, write_json
 
@@ -33,36 +32,6 @@ def test_the_config_declares_tokens_and_roles(tmp_path: Path) -> None:
     assert tokens.roles == {"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"}
     assert tokens.code == "tokenization_x.XTokenizer"
     assert tokens.is_remote
-
-
-def test_without_a_config_nothing_is_declared(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").mkdir()
-    tokens = read_folder(tmp_path)
-    assert (tokens.by_id(), tokens.roles, tokens.code, tokens.files) == ({}, {}, "", ())
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "[]",
-        '{"a":' * 100_000,
-        '{"added_tokens_decoder": [1]}',
-        '{"added_tokens_decoder": {"-1": {"content": "<a>"}}}',
-        '{"added_tokens_decoder": {"x": {"content": "<a>"}}}',
-        '{"added_tokens_decoder": {"16777216": {"content": "<a>"}}}',
-        '{"added_tokens_decoder": {"' + "9" * 5000 + '": {"content": "<a>"}}}',
-        '{"added_tokens_decoder": {"1": {"content": ""}}}',
-        '{"added_tokens_decoder": {"1": 5}}',
-        '{"added_tokens_decoder": {"1": {"content": 5}}}',
-    ],
-)
-def test_a_malformed_config_is_named(content: str, tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(content, "utf-8")
-    with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json") as caught:
-        read_folder(tmp_path)
-    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(

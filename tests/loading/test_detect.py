@@ -17,7 +17,7 @@ from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from tests.support.files import SHARED as FOLDER
 from tests.support.files import gguf, rank_file, tekken
-from tests.support.zoo import ZOO, shared_tokenizers
+from tests.support.zoo import shared_tokenizers
 
 OTHERS = [
     pytest.param("cl100k_base/cl100k_base.tiktoken", "tiktoken", "a tiktoken rank file"),
@@ -80,13 +80,6 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
     assert detected.description.startswith("a")
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "x", "größe.gguf"])
-def test_the_name_does_not_matter(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(ZOO["byte_level"]().to_str(pretty=True), "utf-8")
-    detected = detect_format(tmp_path / name)
-    assert (detected.format, detected.path) == ("huggingface", tmp_path / name)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -134,19 +127,6 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
 def test_other_formats_are_named(content: bytes, description: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
     assert found(tmp_path / "tokenizer.json").startswith(description)
-
-
-def test_json_is_described_by_its_first_keys(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text(
-        '{"a":"","\ud83d":"","c":"","d":"","e":"","f":""}', "utf-8", "replace"
-    )
-    assert found(tmp_path / "t").endswith("with a, ?, c, d, e and 1 more")
-
-
-def test_a_folder_is_its_tokenizer_json(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(TOKENIZER)
-    (tmp_path / "tokenizer.model").write_bytes(b"x")
-    assert detect_format(tmp_path).path == tmp_path / "tokenizer.json"
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_a_file_or_its_folder(folder: Path, kind: type[str | Path]) -> None:
-    expected = HuggingFaceTokenizer(ZOO["byte_fallback_strip"]()).fingerprint
-    assert load_tokenizer(kind(folder)).fingerprint == expected
-    assert load_tokenizer(kind(folder / "tokenizer.json")).fingerprint == expected
-
-
 @pytest.mark.parametrize("name", sorted(ZOO))
 def test_tokenizers_that_can_be_compiled_take_the_bytes_route(name: str, tmp_path: Path) -> None:
     library = ZOO[name]()
@@ -76,11 +69,6 @@ def test_the_error_for_another_format_lists_the_supported_ones(tmp_path: Path) -
     assert message.startswith(repr(str(tmp_path / "model.zip")))
     assert "found a zip archive" in message
     assert "supported: a Hugging Face tokenizer.json" in message
-
-
-def test_a_missing_path_is_named_without_a_format() -> None:
-    with pytest.raises(TokenizerLoadError, match=r"'no/such/file': No such file"):
-        load_tokenizer("no/such/file")
 
 
 def test_json_text_is_not_a_path(folder: Path) -> None:

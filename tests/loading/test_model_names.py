@@ -9,7 +9,7 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import TokenizerLoadError
-from streamdec.loading.model_names import VARIABLE
+from streamdec.loading.places import VARIABLE
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_json
 from tests.support.zoo import ZOO

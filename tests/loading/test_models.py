@@ -134,9 +134,3 @@ def test_a_home_folder_that_is_not_written_out_is_named() -> None:
 def test_a_tokenizer_in_place_of_a_path(tokenizer: Any, hint: str) -> None:
     with pytest.raises(TypeError, match=f"; {re.escape(hint)}$"):
         load_tokenizer(tokenizer)
-
-
-@pytest.mark.parametrize("wrong", [None, 5, ["path"]])
-def test_a_path_of_another_type_is_named(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="path_or_name must be a path or a name, not "):
-        load_tokenizer(wrong)
