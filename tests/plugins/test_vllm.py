@@ -30,8 +30,9 @@ def imported() -> SimpleNamespace:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine() -> Iterator[SimpleNamespace]:
+    """vLLM's stand-ins. The last tests of this module need vLLM itself."""
     with in_place():
         found = imported()
         found.plugin = importlib.import_module("streamdec_vllm")
@@ -506,7 +507,13 @@ def test_classes_of_another_shape_are_left_alone(
 # --- vLLM itself ----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm")
+needs_vllm = pytest.mark.skipif(
+    find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm"
+)
+
+
+@needs_vllm
+@pytest.mark.filterwarnings("default")
 def test_the_stand_ins_are_like_vllm() -> None:
     """Signatures, fields, and the outcome of each case."""
     assert differences("vllm") == []
@@ -519,7 +526,8 @@ def test_the_stand_ins_are_like_vllm() -> None:
     assert cases(vllm) == expected
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm")
+@needs_vllm
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("parser", ["qwen3", "deepseek_r1", "deepseek_v3", "glm45", "kimi_k2"])
 def test_the_markers_of_the_parsers_of_vllm(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PLUGINS / "vllm"))
