@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from benchmarks.figures import duration, number, size, times
 from benchmarks.runner import Figure, Report, by_table
 from benchmarks.subjects import ROOT
-from streamdec.bench.figures import duration, number, size, times
 
 __all__ = ["PAGE", "README", "RESULTS", "as_text", "tables", "write", "written"]
 

@@ -19,6 +19,7 @@ from sphinx.util.nodes import make_refnode
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import llms_txt
 from generated import filled
 
 from streamdec import StopConditions
@@ -38,8 +39,8 @@ extensions = [
 nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [
-    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|StopOptions|UnknownIds"),
-    ("py:class", r"FastMode|FastOptions|NewTemplate|Path"),
+    ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|Operation|StopOptions|UnknownIds"),
+    ("py:class", r"FastMode|FastOptions|NewTemplate|Path|TokenizerConfigChanges"),
 ]
 
 myst_heading_anchors = 4
@@ -58,7 +59,6 @@ html_title = "streamdec"
 # Lines of examples have up to 92 letters; at the theme's own size many are cut off.
 _CODE_SIZE = {"code-font-size": "var(--font-size--small--3)"}
 html_theme_options = {"light_css_variables": _CODE_SIZE, "dark_css_variables": _CODE_SIZE}
-html_extra_path = ["llms.txt"]
 
 
 def _resolve(app: Sphinx, env: Any, node: pending_xref, text: Node) -> Node | None:
@@ -137,6 +137,11 @@ def _filled(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = filled(source[0])
 
 
+def _write_llms_txt(app: Sphinx, error: Exception | None) -> None:
+    if error is None and app.builder.format == "html":
+        Path(app.outdir, "llms.txt").write_text(llms_txt.text(), "utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _filled)
@@ -144,3 +149,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _whole_sentence, priority=400)
     app.connect("autodoc-process-signature", _no_reprs)
     app.connect("missing-reference", _resolve)
+    app.connect("build-finished", _write_llms_txt)

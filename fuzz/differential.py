@@ -1,6 +1,6 @@
 """``python -m fuzz.differential``: compare random streams with the library's own decode.
 
-The laws of ``fuzz.decode`` check short streams in every detail. This target checks the text of many
+``tests/test_laws.py`` checks short streams in every detail. This target checks the text of many
 long streams: ids of several kinds, prompts, cuts, snapshots and stops. The text must equal the
 tokenizer's own ``decode`` of all ids. With stops it must equal the part before the first stop.
 ``--record`` adds the counts of several runs.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-__all__ = ["Edit", "edit_bytes", "edit_json", "edit_lines", "json_edit", "smaller"]
+__all__ = ["Edit", "edit_bytes", "edit_json", "json_edit", "smaller"]
 
 Edit = Callable[[bytes, random.Random], bytes]
 
@@ -141,20 +141,6 @@ def _changed(value: Any, choose: random.Random) -> Any:
     if isinstance(value, list):
         return [*value, choose.choice([choose.randrange(400), *ODD_VALUES])]
     return choose.choice(ODD_VALUES)
-
-
-def edit_lines(data: bytes, choose: random.Random) -> bytes:
-    """Return ``data`` with one line of JSON edited, lines exchanged, or bytes edited."""
-    lines = data.split(b"\n")
-    place = choose.randrange(len(lines))
-    kind = choose.randrange(4)
-    if kind == 0:
-        return edit_bytes(data, choose)
-    if kind == 1:
-        lines.insert(place, choose.choice(lines))
-    else:
-        lines[place] = edit_json(lines[place], choose)
-    return b"\n".join(lines)
 
 
 # --- smaller --------------------------------------------------------------------------------------

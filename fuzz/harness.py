@@ -59,8 +59,8 @@ class Target:
     name: str
     law: Callable[[bytes], object]
     """Raises if the case of the bytes breaks the law; NoCaseError for bytes without a case."""
-    seeds: Callable[[], Mapping[str, bytes]]
-    """Returns small cases by the names of their files."""
+    seeds: Callable[[], Mapping[str, bytes]] = dict
+    """Makes small cases by the names of their files, if they are not written by hand."""
     edit: Edit | None = None
     """Edits a known input, if edits of single bytes would mostly make it invalid."""
     shown: Callable[[bytes], str] = ascii

@@ -7,9 +7,6 @@ of the working tree, and must fail. A mutant that survives shows a gap in the te
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,12 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-NOT_COPIED = shutil.ignore_patterns(
-    *(".git", ".venv", ".nox", "build", "dist", ".hypothesis", "__pycache__", ".*_cache")
-)
-TESTS_FAILED = 1
-"""The exit statuses of pytest after a run; others mean that no test could run."""
+from fuzz.random_mutants import ROOT, copied, first_failure
 
 CORE_TESTS = ("tests/core",)
 LAWS = ("tests/test_laws.py",)
@@ -421,14 +413,14 @@ class Outcome(NamedTuple):
     """The outcome of a mutant."""
 
     mutant: Mutant
-    exit_status: int
+    failed: str
+    """The first failed test; empty if all passed. Ends with ``(exit N)`` if no test could run."""
     seconds: float
-    output: str
 
     @property
     def is_caught(self) -> bool:
         """Return whether a test failed."""
-        return self.exit_status == TESTS_FAILED
+        return bool(self.failed) and "(exit " not in self.failed
 
 
 def changed(mutant: Mutant, root: Path) -> None:
@@ -444,35 +436,21 @@ def changed(mutant: Mutant, root: Path) -> None:
 
 def tried(mutant: Mutant) -> Outcome:
     """Run the mutant's tests on a copy of the working tree."""
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "tree"
-        shutil.copytree(ROOT, root, ignore=NOT_COPIED)
-        changed(mutant, root)
-        if (ROOT.parent / "shared").is_dir():
-            (Path(folder) / "shared").symlink_to(ROOT.parent / "shared")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        environment = os.environ | {"HYPOTHESIS_PROFILE": "unshrunk", "PYTHONPATH": str(root)}
-        began = time.monotonic()
-        done = subprocess.run(
-            [*command, *mutant.tests],
-            cwd=root,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return Outcome(mutant, done.returncode, time.monotonic() - began, done.stdout + done.stderr)
+        tree = copied(ROOT, Path(folder))
+        changed(mutant, tree)
+        runs = (first_failure(tree, tests, None) for tests in mutant.tests)
+        return Outcome(mutant, next(filter(None, runs), ""), time.monotonic() - began)
 
 
 def report(outcomes: Iterable[Outcome]) -> int:
     """Print a line for each outcome. Return the number of survivors."""
     survivors = 0
-    for mutant, status, seconds, output in outcomes:
-        is_caught = status == TESTS_FAILED
-        survivors += not is_caught
-        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        by = failed[0].split(" - ")[0].removeprefix("FAILED ") if failed else f"exit {status}"
-        print(f"{'caught ' if is_caught else 'SURVIVED'} {seconds:5.0f} s  {mutant.law}  ({by})")
+    for outcome in outcomes:
+        survivors += not outcome.is_caught
+        word = "caught " if outcome.is_caught else "SURVIVED"
+        print(f"{word} {outcome.seconds:5.0f} s  {outcome.mutant.law}  ({outcome.failed})")
     return survivors
 
 

@@ -26,9 +26,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from fuzz.mutants import NOT_COPIED, ROOT
 from fuzz.mutations import Mutant, differs, mutants_of
 
+ROOT = Path(__file__).resolve().parent.parent
+NOT_COPIED = shutil.ignore_patterns(
+    *(".git", ".venv", ".nox", "build", "dist", ".hypothesis", "__pycache__", ".*_cache")
+)
 STREAMS = "streamdec/streams"
 
 OF_CORE = (
@@ -42,7 +45,6 @@ OF_CORE = (
 )
 JUDGES = {
     "streamdec/core": OF_CORE,
-    f"{STREAMS}/statistics.py": ("tests/hooks", "tests/streams"),
     STREAMS: ("tests/streams", "tests/hooks"),
 }
 """What is mutated by default, and the tests that judge its mutants, in this order. For a module the

@@ -2,31 +2,28 @@
 
 ``pyright --outputjson --ignoreexternal --verifytypes streamdec > FILE``, then
 ``python scripts/check_public_types.py FILE``. Pyright counts each module without an underscore as
-public; here it is what ``tests/public_api.txt`` has, with the classes of streamdec from which that
-inherits. Exit status 1 if there are any.
+public; here it is what ``tests/support/public_api.py`` names, with the classes of streamdec from
+which that inherits. Exit status 1 if there are any.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import runpy
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-SNAPSHOT = runpy.run_path(str(Path(__file__).with_name("make_api_snapshot.py")))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.public_api import DOORS, public_names
 
 
 def homes() -> Iterator[str]:
     """The full names of public classes, functions and data, where they are defined."""
-    for name in SNAPSHOT["modules"]():
-        module = import_module(name)
-        for public in set(module.__all__) - SNAPSHOT["NOT_PROMISED"].get(name, set()):
-            yield f"{name}.{public}"
-            value: Any = getattr(module, public)
+    for door in DOORS:
+        for public, value in public_names(door).items():
+            yield f"{door}.{public}"
             for each in inspect.getmro(value) if inspect.isclass(value) else [value]:
                 if getattr(each, "__module__", "").startswith("streamdec"):
                     yield f"{each.__module__}.{getattr(each, '__qualname__', public)}"

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, final
 
 from streamdec.locks import cached_property
 
-__all__ = ["Encoding", "EncodingSource", "Special", "SpecialTokens"]
+__all__ = ["Encoding", "Special", "SpecialTokens"]
 
 Special = Literal["parse", "text", "forbid"]
 """How special tokens that a text spells are encoded.
@@ -25,19 +25,8 @@ Span = tuple[int, int]
 """Start and end."""
 
 
-class EncodingSource(Protocol):
-    """Computes the tokens and offsets of an :class:`~streamdec.tokenizers.Encoding`.
-
-    >>> from streamdec.tokenizers import Encoding
-    >>> class Letters:
-    ...     def id_to_token(self, token_id):
-    ...         return chr(97 + token_id)
-    ...     def offsets_of(self, encoding):
-    ...         return [(i, i + 1) for i in range(len(encoding))]
-    ...     byte_offsets_of = offsets_of
-    >>> Encoding([7, 8], "hi", Letters()).tokens
-    ('h', 'i')
-    """
+class _Source(Protocol):
+    """What an Encoding uses of its tokenizer."""
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the name of ``token_id`` in the vocabulary; None for an unknown id."""
@@ -58,8 +47,8 @@ class Encoding:
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
         text: the encoded text; None if it is not known.
-        source: the tokenizer, or any :class:`~streamdec.encoding.EncodingSource`. Without it, as
-            after pickling, ``tokens`` and offsets raise LookupError unless they are cached.
+        source: the tokenizer. Without it, as after pickling, ``tokens`` and offsets raise
+            LookupError unless they are cached.
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
 
@@ -75,7 +64,7 @@ class Encoding:
     # One of these is set when the object is made; the other is computed on first use.
     _data: bytes | None = None
     _ids: tuple[int, ...] | None = None
-    _source: EncodingSource | None
+    _source: _Source | None
     text: str | None
     """The text that was encoded; None if it was not given."""
     add_special_tokens: bool = False
@@ -87,7 +76,7 @@ class Encoding:
         self,
         ids: Iterable[int] | bytes,
         text: str | None = None,
-        source: EncodingSource | None = None,
+        source: _Source | None = None,
         *,
         add_special_tokens: bool = False,
         special: Special = "parse",
@@ -167,7 +156,7 @@ class Encoding:
         return tuple(self._known_source.byte_offsets_of(self))
 
     @property
-    def _known_source(self) -> EncodingSource:
+    def _known_source(self) -> _Source:
         if self._source is None:
             raise LookupError(
                 "this encoding has no tokenizer, because it was unpickled or made without source=; "
@@ -176,7 +165,7 @@ class Encoding:
         return self._source
 
 
-def encoding_of(ids: list[int], text: str, source: EncodingSource) -> Encoding:
+def encoding_of(ids: list[int], text: str, source: _Source) -> Encoding:
     """Return an Encoding of ids from a library; nothing is checked.
 
     It skips the constructor, which takes as long as encoding a short text.

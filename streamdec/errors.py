@@ -105,8 +105,7 @@ class RewriteError(StreamdecError):
 class SnapshotError(StreamdecError, ValueError):
     """A snapshot that is malformed, or belongs to another tokenizer.
 
-    Tokenizers are compared by what they decode, not by their names. Restore a snapshot with the
-    same tokenizer, class, options and release.
+    Restore a snapshot with the same tokenizer, class, options and release.
     """
 
 
@@ -120,18 +119,14 @@ class SourceError(StreamdecError, ValueError):
 
 
 class QueueFullError(StreamdecError, RuntimeError):
-    """A put into a full ``TokenQueue`` that could not wait.
+    """A put into a full ``TokenQueue`` that could not wait; the queue took nothing.
 
-    The queue took nothing from it. In a task, ``await queue.send(ids)``. In a thread, call ``put``
-    without ``wait=False``.
+    In a task, ``await queue.send(ids)``. In a thread, call ``put`` without ``wait=False``.
     """
 
 
 class UnknownRequestError(StreamdecError, KeyError):
-    """A request id that a pool does not have: never added, or ended.
-
-    ``step`` puts it into ``pool.errors``, and returns the chunks of the other requests.
-    """
+    """A request id that a pool does not have: never added, or ended."""
 
     def __str__(self) -> str:
         return f"the pool has no request {self.args[0]!r:.80}"
@@ -140,8 +135,7 @@ class UnknownRequestError(StreamdecError, KeyError):
 class TokenizerLoadError(StreamdecError, ValueError):
     """A tokenizer or a model folder that cannot be found or read.
 
-    The message has the path, what was found there, and the library's own message. ``streamdec info
-    PATH`` shows what is in a file or folder.
+    ``streamdec info PATH`` shows what is in a file or folder.
     """
 
 
@@ -154,10 +148,7 @@ class EncodeError(StreamdecError, ValueError):
 
 
 class TokenizerLibraryError(StreamdecError, RuntimeError):
-    """The library under a tokenizer raised an error, the ``__cause__``, or panicked.
-
-    A stream is as it was before the token. Report the error to that library.
-    """
+    """The library under a tokenizer raised an error, the ``__cause__``, or panicked."""
 
 
 class ChatTemplateError(StreamdecError, ValueError):
@@ -189,11 +180,7 @@ class ChatTemplateError(StreamdecError, ValueError):
 
 
 class MissingExtraError(StreamdecError, ImportError):
-    """An optional dependency that is not installed.
-
-    It is raised when the library is first needed, never at ``import streamdec``. The message has
-    the install line.
-    """
+    """An optional dependency that is not installed; the message has the install line."""
 
 
 class StreamdecWarning(UserWarning):

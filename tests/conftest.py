@@ -22,12 +22,14 @@ COMMON = settings(
     ],
 )
 settings.register_profile("quick", COMMON, max_examples=7)
-# The same examples each time, so that a change that turns it red is to blame; fuzz/ draws new ones.
+# The same examples each time, so that a change that turns it red is to blame.
 CI = settings(COMMON, max_examples=7, derandomize=True)
 settings.register_profile("ci", CI)
 # For those who only ask whether there is a counterexample (the mutants): more examples, none made
 # small.
 settings.register_profile("unshrunk", CI, max_examples=20, phases=[Phase.explicit, Phase.generate])
+# For hours: HYPOTHESIS_PROFILE=long python -m pytest -m "" tests/test_laws.py
+settings.register_profile("long", COMMON, max_examples=2_000)
 DEFAULT = "ci" if os.environ.get("CI") else "quick"
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", DEFAULT))
 

@@ -1,4 +1,4 @@
-"""The tokenizers' own libraries: streams, encode and decode, for comparisons.
+"""The tokenizers' own libraries: streams and decode, for comparisons.
 
 ``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``, around
 which people write a loop over a window of ids.

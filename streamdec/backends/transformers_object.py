@@ -8,8 +8,7 @@ take the windowed route.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +128,6 @@ class TransformersTokenizer(BaseTokenizer):
             "split_special_tokens": special == "text",
         }
         return [guarded(self._given.encode, text, **options) for text in texts]
-
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        return "transformers", partial(self._given.encode, add_special_tokens=False)
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamdec.chat._jinja import require_jinja2
+from streamdec.lazy import lazy
+
 if TYPE_CHECKING:
     from streamdec.chat.messages import ContentFormat, openai_messages
     from streamdec.chat.sources import Origin
@@ -16,20 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatTemplate", "ContentFormat", "Origin", "openai_messages"]
 
-_HOMES = {
-    "ChatTemplate": "streamdec.chat.template",
-    "ContentFormat": "streamdec.chat.messages",
-    "Origin": "streamdec.chat.sources",
-    "openai_messages": "streamdec.chat.messages",
-}
+_get = lazy(
+    __name__,
+    {
+        "streamdec.chat.messages": "ContentFormat openai_messages",
+        "streamdec.chat.sources": "Origin",
+        "streamdec.chat.template": "ChatTemplate",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    """A name of ``__all__``, imported when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from streamdec.chat._jinja import within
-
-    found = getattr(within(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    """Import a name of ``__all__``, or say how to install jinja2."""
+    if name in __all__:
+        require_jinja2()
+    return _get(name)

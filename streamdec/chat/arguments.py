@@ -5,13 +5,11 @@ In: arguments. Out: the same, checked, or a :class:`ChatTemplateError` that says
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
-from streamdec.errors import ChatTemplateError, warn
+from streamdec.errors import ChatTemplateError
 
 FROM_REQUEST = "CHAT_TEMPLATE_FROM_REQUEST"
 _REFUSED = ("chat_template", "tokenize")
@@ -19,9 +17,6 @@ _REFUSED = ("chat_template", "tokenize")
 _ARGUMENTS = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
 )
-_OPTIONS = (*_ARGUMENTS - {"messages"}, "chat_template", "template_kwargs", "tokenize", "openai")
-"""Options of ``render`` and ``apply_chat_template`` that may be misspelled. All other names are
-variables of the template."""
 _ENDLESS = "messages, tools or variables: something contains itself, or is nested too deeply"
 
 
@@ -52,40 +47,17 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise ChatTemplateError(f"template_kwargs must be a dict, not {type(given).__name__}")
     variables = dict(given or {})
-    for name in _REFUSED:
-        if name in variables:
-            raise ChatTemplateError(
-                f"template_kwargs must not have {name!r}: a request may not set it. Remove it from "
-                "the request",
-                code=FROM_REQUEST,
-            )
     for name in variables:
         if not isinstance(name, str):
             told = f"the keys of template_kwargs must be strings, not {name!r:.80}"
             raise ChatTemplateError(told)
-    for name in _ARGUMENTS & variables.keys():
-        told = f"template_kwargs must not have {name!r}: pass it to render() as an argument"
-        raise ChatTemplateError(told)
+        told = f"template_kwargs must not have {name!r}"
+        if name in _REFUSED:
+            told += ": a request may not set it. Remove it from the request"
+            raise ChatTemplateError(told, code=FROM_REQUEST)
+        if name in _ARGUMENTS:
+            raise ChatTemplateError(f"{told}: pass it to render() as an argument")
     return variables
-
-
-def warn_of_misspelled(names: Iterable[str], source: str) -> None:
-    """Warn if a name is like that of an option, and the template does not mention it.
-
-    ``source`` is the template's text.
-    """
-    for name in names:
-        meant = _option_like(name)
-        if meant is not None and not re.search(rf"\b{re.escape(name)}\b", source):
-            warn(f"the chat template has no variable {name!r}; did you mean the option {meant}?")
-
-
-@lru_cache(64)
-def _option_like(name: str) -> str | None:
-    from difflib import get_close_matches  # only for variables
-
-    near = get_close_matches(name, _OPTIONS, n=1, cutoff=0.85)
-    return near[0] if near else None
 
 
 def check_documents(documents: object) -> None:
@@ -117,9 +89,3 @@ def _checked_tool(tool: Any) -> Any:
         return tool if isinstance(tool, dict) else dict(tool)
     hint = "; transformers.utils.get_json_schema(function) returns one" if callable(tool) else ""
     raise TypeError(f"a tool must be a JSON schema (a dict), not {type(tool).__name__}{hint}")
-
-
-def check_option(name: str, value: object, known: Sequence[object]) -> None:
-    """Raise ValueError if ``value`` is not one of the ``known`` values."""
-    if value not in known:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r:.40}")

@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NoReturn
 
+from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
-
-from streamdec.chat.extensions import GenerationTag
 
 __all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
 
@@ -130,3 +134,45 @@ def _refuse_underscore(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
         told = f"a namespace cannot have a name that begins with an underscore: {name!r}"
         raise SecurityError(told)
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Spans:
+    """The length of a rendering so far, and the spans found in it."""
+
+    length: int = 0
+    """Characters that have been written."""
+    found: list[tuple[int, int]] = field(default_factory=list)
+    """Start and end of each span, in the order in which the tags ended."""
+
+
+spans_of_rendering: ContextVar[Spans | None] = ContextVar("spans_of_rendering", default=None)
+"""The spans of the rendering that runs here; a compiled template is shared by threads."""
+
+
+class GenerationTag(Extension):
+    """``{% generation %}…{% endgeneration %}``.
+
+    As in transformers, the start of a span is the length of the output that was emitted before the
+    tag. The output of an enclosing tag, macro or captured block is not emitted yet, so a tag inside
+    one starts where the enclosing one starts.
+    """
+
+    tags = frozenset({"generation"})  # type: ignore[assignment] # jinja2 only reads it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Return the tag as a call of :meth:`_noted`, with the body as its caller."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_noted")
+        return nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _noted(self, caller: Macro) -> str:
+        text = str(caller())
+        spans = spans_of_rendering.get()
+        if spans is not None:
+            spans.found.append((spans.length, spans.length + len(text)))
+        return text

@@ -22,14 +22,13 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from streamdec.chat.messages import ContentFormat
-from streamdec.chat.static_check import RESOURCE_LIMIT
+from streamdec.chat.rendering import RESOURCE_LIMIT
 from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import ChatTemplateError
 from streamdec.locks import Lock
@@ -143,7 +142,11 @@ class ChildPool:
 
     def render(self, source: str, profile: str, message: bytes) -> Rendering:
         """Render the request ``message``. Raises :class:`ChatTemplateError`."""
-        with self._slot():
+        seconds = self.limits.waiting_seconds
+        if not self._slots.acquire(timeout=seconds):
+            told = f"no process was free to render the template within {seconds:g} seconds"
+            raise ChatTemplateError(told, code=BUSY)
+        try:
             deadline = time.monotonic() + self.limits.wall_seconds
             child = self._take(source, profile)
             keep = False
@@ -159,21 +162,6 @@ class ChildPool:
                 raise
             finally:
                 self._give_back(child, keep=keep)
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Hold one of ``size`` slots.
-
-        Raises :class:`ChatTemplateError` if none is free in time.
-        """
-        seconds = self.limits.waiting_seconds
-        if not self._slots.acquire(timeout=seconds):
-            raise ChatTemplateError(
-                f"no process was free to render the template within {seconds:g} seconds",
-                code=BUSY,
-            )
-        try:
-            yield
         finally:
             self._slots.release()
 

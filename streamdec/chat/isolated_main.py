@@ -20,8 +20,12 @@ from jinja2 import TemplateError, meta
 
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import make_environment
-from streamdec.chat.rendering import compile_template, render_compiled
-from streamdec.chat.static_check import RESOURCE_LIMIT, parse_template
+from streamdec.chat.rendering import (
+    RESOURCE_LIMIT,
+    compile_template,
+    parse_template,
+    render_compiled,
+)
 from streamdec.children.serving import requests, write_answer
 from streamdec.errors import ChatTemplateError
 

@@ -132,25 +132,10 @@ def _marked(value: Any, field: str) -> tuple[str, Any]:
 
 # --- as OpenAI's clients write them ---------------------------------------------------------------
 
-_TEXTS = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-    "thinking": "thinking",
-}
-"""Types of text parts, and the key of their text."""
-_MEDIA = {
-    "image_url": "image",
-    "input_image": "image",
-    "image": "image",
-    "audio_url": "audio",
-    "input_audio": "audio",
-    "audio": "audio",
-    "video_url": "video",
-    "video": "video",
-}
-"""Types of media parts, and their names in templates."""
+_TEXTS = ("text", "input_text", "output_text", "refusal", "thinking")
+"""Types of text parts."""
+_MEDIA = ("image", "audio", "video")
+"""The names of media parts in templates. Clients write ``image_url`` and ``input_image``, too."""
 
 
 def openai_messages(
@@ -256,15 +241,14 @@ def _part(part: Any, index: int) -> dict[str, Any]:
         raise TypeError(f"part {index} of the content must be a dict, not {type(part).__name__}")
     kind = part.get("type", "text" if "text" in part else None)
     if kind in _TEXTS:
-        text = part.get(_TEXTS[kind])
+        text = part.get("text" if kind.endswith("text") else kind)
         if not isinstance(text, str):
             raise ValueError(f"part {index} of the content has no text")
         return {"type": "text", "text": text}
-    if kind in _MEDIA:
-        return {"type": _MEDIA[kind]}
     if not isinstance(kind, str):
         raise ValueError(f"part {index} of the content has no type")
-    return part
+    medium = kind.removeprefix("input_").removesuffix("_url")
+    return {"type": medium} if medium in _MEDIA else part
 
 
 def _tool_call(call: Any, index: int) -> Any:

@@ -46,17 +46,15 @@ class Origin:
     """
 
     kind: str
-    """``"argument"``, ``"jinja file"``, ``"tokenizer config"``, ``"legacy json"``, ``"gguf"``, or
-    ``"fallback"``."""
+    """``"argument"``, ``"jinja file"``, ``"tokenizer config"``, ``"legacy json"``, or
+    ``"gguf"``."""
     path: Path | None
     """The file; the folder if the templates are from several; None if it was given as text."""
     reason: str
     """The reason for choosing it, in a sentence."""
 
     def __str__(self) -> str:
-        nowhere = "the simple template" if self.kind == "fallback" else "a text"
-        where = nowhere if self.path is None else str(self.path)
-        return f"{where}: {self.reason}"
+        return f"{self.path or 'a text'}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -132,10 +130,16 @@ def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
     that cannot be read.
     """
     place = Path(os.fsdecode(folder))
-    return _of_files(place) or _of_config(place) or _of_legacy(place)
+    config = "its chat_template, because there is no template file"
+    legacy = "the legacy file of transformers' processors, because there is no other template"
+    return (
+        _of_files(place)
+        or _of_object(place, CONFIG, "tokenizer config", config)
+        or _of_object(place, LEGACY, "legacy json", legacy)
+    )
 
 
-INSTEAD = "pass chat_template=, or fallback='simple' for lines of role and content"
+INSTEAD = "pass chat_template="
 """The end of an error about a missing template: what to write."""
 
 
@@ -168,19 +172,12 @@ def _of_files(folder: Path) -> Found | None:
     return Found(templates, Origin("jinja file", path, told))
 
 
-def _of_config(folder: Path) -> Found | None:
-    reason = "its chat_template, because there is no template file"
-    return _of_object(folder, CONFIG, "tokenizer config", reason)
-
-
-def _of_legacy(folder: Path) -> Found | None:
-    reason = "the legacy file of transformers' processors, because there is no other template"
-    return _of_object(folder, LEGACY, "legacy json", reason)
-
-
 def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
     """Return the templates under ``chat_template`` in the JSON file ``name``."""
-    template = _object(folder, name).get("chat_template")
+    try:
+        template = (read_object(folder, name) or {}).get("chat_template")
+    except TokenizerLoadError as error:
+        raise ChatTemplateError(str(error)) from error
     if template is None:
         return None
     path = folder / name
@@ -232,11 +229,3 @@ def _text_of(path: Path) -> str:
         return with_line_feeds(read_file(path, _MAX_TEMPLATE).decode("utf-8"))
     except (FileError, UnicodeDecodeError) as error:
         raise ChatTemplateError(f"{str(path)!r}: {error}") from error
-
-
-def _object(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file; empty without the file."""
-    try:
-        return read_object(folder, name) or {}
-    except TokenizerLoadError as error:
-        raise ChatTemplateError(str(error)) from error

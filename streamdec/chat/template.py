@@ -12,19 +12,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from streamdec.chat import sources
 from streamdec.chat.arguments import (
     check_documents,
-    check_option,
     checked_tools,
     errors_of_input,
     variables_of_request,
-    warn_of_misspelled,
 )
 from streamdec.chat.content_format import content_format_of
-from streamdec.chat.environment import PROFILES, Clock, Profile, make_environment
+from streamdec.chat.environment import Clock, Profile, make_environment
 from streamdec.chat.messages import (
     ContentFormat,
     ContinueFinal,
@@ -33,14 +31,10 @@ from streamdec.chat.messages import (
     unconverted,
 )
 from streamdec.chat.plain import plain
-from streamdec.chat.rendering import compile_template, render_compiled
+from streamdec.chat.rendering import FAILS, compile_template, parse_template, render_compiled
 from streamdec.chat.sources import Found, Origin, Templates
-from streamdec.chat.static_check import FAILS, parse_template
 from streamdec.errors import ChatTemplateError, warn
 from streamdec.mistakes import check_flag
-
-Fallback = Literal["simple"]
-"""What to render if a model has no template: ``"simple"``, a line for each message."""
 
 Span = tuple[int, int]
 """Start and end, in characters."""
@@ -48,20 +42,6 @@ Span = tuple[int, int]
 _NOTHING = Found("", Origin("argument", None, "no chat template was given"))
 _KEPT = 32
 """How many templates stay compiled. The templates of a model have up to five names."""
-
-SIMPLE = """\
-{%- for message in messages %}
-{{- message.role }}: {{ '' -}}
-{% set content = message.content -%}
-{% if content is not string %}
-{%- set content = content | map(attribute='text') | select('string') | join('\n') -%}
-{% endif -%}
-{% if message.role == 'assistant' %}{% generation %}{{ content }}{% endgeneration -%}
-{% else %}{{ content }}{% endif %}
-{{ '\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}assistant:{% endif %}"""
-"""The template of ``fallback="simple"``."""
 
 
 class ChatTemplate:
@@ -84,8 +64,6 @@ class ChatTemplate:
             ``docs/how-to/render-chat-templates.md`` for macOS and Windows). Otherwise it runs in
             this process, in jinja2's sandbox, as in transformers and vLLM. Then only the size of
             the template and of the output is limited, not its time and memory.
-        fallback: with ``"simple"``, render a line of role and content for each message if
-            ``template`` is None.
 
     Raises :class:`~streamdec.errors.ChatTemplateError` if ``template`` is not a template,
     ValueError for an option with a wrong value, and TypeError if ``isolate`` is not a bool.
@@ -104,14 +82,9 @@ class ChatTemplate:
         profile: Profile | str = "classic",
         now: Clock | None = None,
         isolate: bool = False,
-        fallback: Fallback | None = None,
     ) -> None:
-        check_option("profile", profile, PROFILES)
         check_flag("isolate", isolate)
-        check_option("fallback", fallback, (None, "simple"))
-        if template is None and fallback is not None:
-            template = Found(SIMPLE, Origin("fallback", None, "the model has no chat template"))
-        elif template is not None and not isinstance(template, Found):
+        if template is not None and not isinstance(template, Found):
             template = sources.given_as_text(template)
         self.templates = None if template is None else template.templates
         """The template, or several by their names; None without one."""
@@ -144,15 +117,14 @@ class ChatTemplate:
         profile: Profile | str = "classic",
         now: Clock | None = None,
         isolate: bool = False,
-        fallback: Fallback | None = None,
     ) -> Self:
         """Return the template of the model in ``folder``, with its special tokens.
 
         It is the first of ``chat_template`` (a text or the path of a file),
         ``chat_template.jinja`` with ``additional_chat_templates/*.jinja``,
         ``tokenizer_config.json`` and ``chat_template.json``. ``special_tokens`` replace those of
-        the files. ``profile``, ``now``, ``isolate`` and ``fallback`` are those of the class. No
-        code of the folder runs.
+        the files. ``profile``, ``now`` and ``isolate`` are those of the class. No code of the
+        folder runs.
 
         Raises :class:`~streamdec.errors.ChatTemplateError` if there is no template (the message
         lists the files that were searched) or a file cannot be read. Raises ValueError for an
@@ -168,20 +140,13 @@ class ChatTemplate:
             found = sources.from_snapshot(place)
         else:
             found = sources.given(chat_template)
-        if found is None and fallback is None:
+        if found is None:
             what = f"{str(place)!r} is not a folder"
             if place.is_dir():
                 what = f"{sources.looked_for(place)}; {sources.INSTEAD}"
             raise ChatTemplateError(f"no chat template: {what}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
-        return cls(
-            found,
-            special_tokens=tokens,
-            profile=profile,
-            now=now,
-            isolate=isolate,
-            fallback=fallback,
-        )
+        return cls(found, special_tokens=tokens, profile=profile, now=now, isolate=isolate)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what was given. Templates are compiled again after unpickling."""
@@ -227,8 +192,7 @@ class ChatTemplate:
                 ``chat_template_kwargs``). ``chat_template``, ``tokenize`` and the names of the
                 other arguments are rejected.
             kwargs: variables of the template. They replace special tokens and ``template_kwargs``
-                of the same name. If one is like an option, and the template does not mention it,
-                there is a warning (StreamdecWarning).
+                of the same name.
 
         Raises :class:`~streamdec.errors.ChatTemplateError` for an error in the template, and for
         messages or options that cannot be rendered. The object can be used again after any error.
@@ -262,8 +226,9 @@ class ChatTemplate:
         :class:`~streamdec.errors.ChatTemplateError`.
 
         >>> from streamdec.chat import ChatTemplate
-        >>> template = ChatTemplate(None, fallback="simple")
-        >>> text, spans = template.render_with_spans([{"role": "assistant", "content": "Hi"}])
+        >>> source = "<{% generation %}{{ messages[0].content }}{% endgeneration %}>"
+        >>> messages = [{"role": "assistant", "content": "Hi"}]
+        >>> text, spans = ChatTemplate(source).render_with_spans(messages)
         >>> [text[start:end] for start, end in spans]
         ['Hi']
         """
@@ -293,7 +258,6 @@ class ChatTemplate:
                 "continues the last message, the second begins a new one"
             )
         source, name = self._chosen(chat_template, tools is not None)
-        warn_of_misspelled(kwargs, source)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
             schemas = checked_tools(tools)
@@ -379,8 +343,7 @@ class ChatTemplate:
         if chat_template is not None:
             return chat_template, "given for this rendering"
         if templates is None:
-            told = "pass one, or fallback='simple' for lines of role and content"
-            raise ChatTemplateError(f"no chat template: {told}")
+            raise ChatTemplateError("no chat template: pass one")
         path = self.origin.path
         assert isinstance(templates, str)
         return templates, "" if path is None else path.name

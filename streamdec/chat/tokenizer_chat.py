@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamdec.chat.template import ChatTemplate
     from streamdec.tokenizers._chat import NewTemplate
 
-_OPTIONS = ("profile", "now", "isolate", "special_tokens", "fallback")
+_OPTIONS = ("profile", "now", "isolate", "special_tokens")
 
 
 class TokenizerChat:
@@ -44,7 +44,7 @@ class TokenizerChat:
         self._gguf = gguf
         self._given: Found | ChatTemplate | None = None
         self._options: dict[str, Any] = {}
-        self._made: dict[tuple[str | None, bool], ChatTemplate] = {}
+        self._made: dict[bool, ChatTemplate] = {}
         self._lock = Lock()
         self.change(template, {})
 
@@ -56,19 +56,16 @@ class TokenizerChat:
         self.__dict__.update(state)
         self._lock = Lock()
 
-    def template(
-        self, tokens: SpecialTokens, fallback: str | None = None, *, is_needed: bool = True
-    ) -> ChatTemplate:
-        """Return the template, or ``fallback`` if the model has none.
+    def template(self, tokens: SpecialTokens, *, is_needed: bool = True) -> ChatTemplate:
+        """Return the template; ``tokens`` are used if no file declares special tokens.
 
         Raises :class:`ChatTemplateError` with the places that were searched, and
         :class:`MissingExtraError` without jinja2.
         """
         with self._lock:
-            key = fallback, is_needed
-            if key not in self._made:
-                self._made[key] = self._make(tokens, fallback, is_needed=is_needed)
-            return self._made[key]
+            if is_needed not in self._made:
+                self._made[is_needed] = self._make(tokens, is_needed)
+            return self._made[is_needed]
 
     def change(self, template: NewTemplate | None, options: Mapping[str, Any]) -> None:
         """Use ``template`` from now on; None means the one in the files.
@@ -91,15 +88,13 @@ class TokenizerChat:
         with self._lock:
             self._given, self._options, self._made = given, dict(options), {}
 
-    def _make(
-        self, tokens: SpecialTokens, fallback: str | None, *, is_needed: bool
-    ) -> ChatTemplate:
+    def _make(self, tokens: SpecialTokens, is_needed: bool) -> ChatTemplate:
         if self._given is not None and not isinstance(self._given, Found):
             return self._given
         kind = within("streamdec.chat.template").ChatTemplate
-        options = {"fallback": fallback, **self._options}
+        options = {**self._options}
         found = self._given or self._found()
-        if found is None and options["fallback"] is None and is_needed:
+        if found is None and is_needed:
             raise ChatTemplateError(f"no chat template: {self._looked_for()}")
         own = {**self._tokens(tokens), **(options.pop("special_tokens", None) or {})}
         made: ChatTemplate = kind(found, special_tokens=own, **options)

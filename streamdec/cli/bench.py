@@ -10,7 +10,6 @@ from typing import Any, TextIO
 import click
 
 from streamdec.bench.entrants import OURS
-from streamdec.bench.figures import duration, number
 from streamdec.bench.measure import Difference, Findings, measure
 from streamdec.cli import shared
 from streamdec.core.shared_tables import route_of
@@ -122,9 +121,9 @@ def _lines(tokenizer: LoadedTokenizer, stops: Sequence[str], found: Findings) ->
     yield ""
     yield f"{'CPU time of a token':<34}{'median':>8}   as a multiple"
     for name, time in found.times.items():
-        row = f"{name:<34}{duration(time.median):>8}"
+        row = f"{name:<34}{time.median:>5,.0f} ns"
         if name in found.ratios:
-            row += f"   {number(found.ratios[name].median)} × {OURS}"
+            row += f"   {found.ratios[name].median:.2f} × {OURS}"
         yield row
     yield ""
     if not any(map(_is_ours, found.differences)):

@@ -92,7 +92,7 @@ def chat(
     chosen = loaded.get_chat_template()
     shared.tell(f"template: {chosen.origin}")
     # Another name would be rendered as the text of a template.
-    names = getattr(chosen.origin, "names", ())
+    names = [*chosen.templates] if isinstance(chosen.templates, dict) else []
     if name is not None and name not in names:
         there = f"the templates are {', '.join(names)}" if names else "the template has no name"
         raise click.BadParameter(f"{name!r} is not a file, and {there}", param_hint="--template")

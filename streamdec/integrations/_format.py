@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import assert_never
+from typing import TypedDict, Unpack, assert_never
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -56,8 +56,20 @@ def check_count(name: str, value: object, least: int = 0) -> int:
     return value
 
 
-def _not_a_chunk(given: object) -> TypeError:
-    return TypeError(f"chunk must be a Chunk, not {given!r:.80}; write Chunk(text)")
+class ChunkDetails(TypedDict, total=False):
+    """What an encoder is told about a chunk, besides its sample.
+
+    >>> from streamdec.integrations.openai import ChunkDetails
+    >>> details: ChunkDetails = {"num_tokens": 3}
+    >>> details
+    {'num_tokens': 3}
+    """
+
+    num_tokens: int | None
+    """How many tokens the sample has read so far (``stream.decoder.num_tokens``). Only the last
+    chunk needs it. Without it, the ``token_ids`` of the chunks are counted."""
+    logprobs: Sequence[PlacedLogprob]
+    """Those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API has none."""
 
 
 class Sample:
@@ -113,7 +125,7 @@ class Format(ABC):
         Raises the errors of ``step``, before any change.
         """
         if not isinstance(chunk, Chunk):
-            raise _not_a_chunk(chunk)
+            raise TypeError(f"chunk must be a Chunk, not {chunk!r:.80}; write Chunk(text)")
         if type(index) is not int or not 0 <= index < self.n:
             raise ValueError(
                 f"index must be from 0 to {self.n - 1}, not {index!r:.40}: "
@@ -152,8 +164,6 @@ class Encoder(Format):
 
     _done = b""
     """What ends the response after all objects."""
-    _has_templates = True
-    """Whether only the text differs in the events of chunks that are not the last one."""
     _has_started = False
 
     def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
@@ -172,25 +182,14 @@ class Encoder(Format):
         self._has_started = True
         return self._beginning()
 
-    def step(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> list[Json]:
+    def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> list[Json]:
         """Return the objects of a chunk.
 
         Args:
             chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
                 (Streams output such chunks only if asked to.)
             index: the number of the sample, from 0. A message of Anthropic has only one.
-            num_tokens: how many tokens the sample has read so far (``stream.decoder.num_tokens``).
-                Only the last chunk needs it. Without it, the ``token_ids`` of the chunks are
-                counted.
-            logprobs: those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API
-                has none.
+            details: ``num_tokens`` and ``logprobs``; see ChunkDetails.
 
         A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
         returns the error, after the text of all samples.
@@ -199,10 +198,11 @@ class Encoder(Format):
         and if the usage cannot be known; :class:`~streamdec.FinishedError` after the end of the
         sample. An error changes nothing.
         """
-        sample = self._taken(chunk, index, num_tokens)
+        sample = self._taken(chunk, index, details.get("num_tokens"))
         if chunk.finish_reason is not None:
             self._templates.clear()
-        return [*self.start(), *self._objects(index, sample, chunk, logprobs)]
+        objects = self._objects(index, sample, chunk, details.get("logprobs", ()))
+        return [*self.start(), *objects]
 
     def flush(self) -> list[Json]:
         """Return the objects after the end: the usage, or a sample's error.
@@ -223,36 +223,26 @@ class Encoder(Format):
         """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
         return self._events(self.start())
 
-    def step_bytes(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> bytes:
+    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
         """Return ``step`` as Server-Sent Events.
 
-        It takes about as long as writing the text as JSON.
-        ``chunk``, ``index``, ``num_tokens``, ``logprobs`` and the errors are those of ``step``.
+        ``chunk``, ``index``, ``details`` and the errors are those of ``step``.
         """
-        if type(chunk) is Chunk:
-            section, is_one = None, True
-        elif isinstance(chunk, Chunk):
+        section, is_one = None, type(chunk) is Chunk
+        if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
-        else:
-            raise _not_a_chunk(chunk)
-        is_plain = is_one and chunk.finish_reason is None and not logprobs
+        has_logprobs = details and details.get("logprobs")
+        is_plain = is_one and chunk.finish_reason is None and not has_logprobs
         parts = self._templates.get((index, section))
         if parts is None or not is_plain:
-            data = self._events(self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs))
+            data = self._events(self.step(chunk, index, **details))
             if is_plain and self._has_templates:
                 self._templates[index, section] = self._template(index, section)
             return data
         sample = self._samples[index]
         # For all other chunks ``take`` would change nothing.
-        if num_tokens is not None or chunk.token_ids or not sample.has_text:
-            sample.take(chunk, num_tokens)
+        if details or chunk.token_ids or not sample.has_text:
+            sample.take(chunk, details.get("num_tokens"))
         return (chunk._json or json_of(chunk, string_bytes)).join(parts)
 
     def flush_bytes(self) -> bytes:
@@ -265,6 +255,11 @@ class Encoder(Format):
     def fail_bytes(self, message: str = FAILED) -> bytes:
         """Return ``fail`` as Server-Sent Events; ``message`` is that of ``fail``."""
         return self._events([self.fail(message)]) + self._done
+
+    @property
+    def _has_templates(self) -> bool:
+        """Whether only the text differs in the events before the last chunk."""
+        return True
 
     def _template(self, index: int, section: str | None) -> list[bytes]:
         """Return the bytes before, between and after the copies of the text."""
@@ -294,21 +289,14 @@ class Encoder(Format):
 class Response(Format):
     """The base class of responses that are sent when they are complete."""
 
-    def step(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> None:
+    def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> None:
         """Add ``chunk`` to the sample ``index``.
 
-        ``num_tokens``, ``logprobs`` and the errors are those of ``ChatCompletionEncoder.step``.
+        ``details`` and the errors are those of ``ChatCompletionEncoder.step``.
         """
-        sample = self._taken(chunk, index, num_tokens)
+        sample = self._taken(chunk, index, details.get("num_tokens"))
         sample.parts += chunk.split()
-        sample.placed += logprobs
+        sample.placed += details.get("logprobs", ())
 
     def body(self) -> Json:
         """Return the object. If ``failed``, it is an error: send it with status 500.

@@ -12,10 +12,7 @@ from streamdec.streams.pool import DecoderPool
 
 
 class Rows:
-    """The decoders of the rows of one call of ``generate``.
-
-    The arguments are those of GenerateStreamer.
-    """
+    """The decoders of the rows of one ``generate`` call; see GenerateStreamer."""
 
     def __init__(
         self,
@@ -42,10 +39,7 @@ class Rows:
         self._last_seen: list[int] = []
 
     def conditions(self, num_rows: int) -> list[StopConditions]:
-        """Return the conditions of each row.
-
-        All sequences of a prompt have the conditions of the prompt.
-        """
+        """Return the conditions of each row. Those of a prompt's rows are equal."""
         times, left = divmod(num_rows, len(self._conditions))
         if left or not times:
             raise ValueError(
@@ -62,19 +56,11 @@ class Rows:
             self._pool.add(row, each, prompt, **self._decoding)
             self.decoders.append(self._pool[row])
 
-    @property
-    def running(self) -> list[int]:
-        """The rows that have not ended."""
-        return [*self._pool]
-
     def __contains__(self, row: int) -> bool:
         return row in self._pool
 
     def new_ids(self, input_ids: Any) -> dict[int, list[int]]:
-        """Return the new ids of each row that has not ended.
-
-        ``input_ids`` are all ids so far.
-        """
+        """Return the new ids of each row that has not ended, of all ids so far."""
         start = max(self._num_seen - 1, 0)
         rows = input_ids[:, start:].tolist()
         if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
@@ -105,13 +91,7 @@ class Rows:
 
     def finish_all(self, reason: FinishReason) -> dict[int, Chunk]:
         """End all rows that have not ended. Return what each withheld."""
-        return {row: self.finish(row, reason) for row in self.running}
-
-    def fail(self) -> None:
-        """End all rows for an error. Their decoders stay as they were."""
-        for row in self.running:
-            self.decoders[row] = self._pool[row].fork()
-            self._pool.finish(row, "error")
+        return {row: self.finish(row, reason) for row in [*self._pool]}
 
 
 def setting(name: str, *configs: Any) -> Any:

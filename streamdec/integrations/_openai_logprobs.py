@@ -23,8 +23,7 @@ def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
 
 
 def _token(each: PlacedLogprob | Alternative) -> Json:
-    data = None if each.data is None else list(each.data)
-    return {"token": each.token, "logprob": each.logprob, "bytes": data}
+    return {"token": each.token, "logprob": each.logprob, "bytes": list(each.data)}
 
 
 def completion_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
@@ -51,7 +50,7 @@ def _top(placed: PlacedLogprob) -> dict[str, float] | None:
 def _spelled(each: PlacedLogprob | Alternative) -> str:
     r"""Return the name of a token in completions: ``bytes:\xf0\x9f`` if not UTF-8."""
     try:
-        (each.data or b"").decode()
+        each.data.decode()
     except UnicodeDecodeError:
         return f"bytes:{each.token}"
     return each.token

@@ -1,14 +1,13 @@
 """Streaming for ASGI servers (uvicorn, hypercorn), Starlette and FastAPI.
 
 In: one stream for each sample of a request, and the encoder of the client's wire format. Out: the
-messages for the server. Every stream and its engine are closed as soon as the client disconnects or
-the response is complete. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvicorn 0.54.0.
+messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvicorn 0.54.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,8 +15,9 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
+from streamdec.integrations._format import ChunkDetails
 from streamdec.integrations._starlette import Message, Receive, Response, Send
-from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
+from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 from streamdec.streams.wakeups import is_cancelled
@@ -53,18 +53,10 @@ class WireStream(Protocol):
     def start_bytes(self) -> bytes:
         """Return the events before any text; b"" the second time."""
 
-    def step_bytes(
-        self,
-        chunk: Chunk,
-        index: int = 0,
-        *,
-        num_tokens: int | None = None,
-        logprobs: Sequence[PlacedLogprob] = (),
-    ) -> bytes:
+    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
         """Return the events of ``chunk``, which is of the sample ``index``.
 
-        ``num_tokens`` is how many tokens the sample has read, with its last chunk, and otherwise
-        None; ``logprobs`` are those of the tokens of the chunk.
+        ``details`` are ``num_tokens`` with the last chunk, and ``logprobs`` of a LogprobTracker.
         """
 
     def flush_bytes(self) -> bytes:
@@ -79,8 +71,7 @@ class EventStreamResponse(Response):
 
     * Samples are read concurrently, and each chunk is sent as soon as it is decoded.
     * While a slow client holds up the server, no engine is asked for more.
-    * When the client disconnects, all streams are cancelled and closed. The response then returns
-      without an error.
+    * When the client disconnects, all streams are closed, and the response returns.
     * If a stream raises, the client gets the text before the error, and then an error of the API
       without details. Afterwards the response raises the error, for the server's log. An error
       after the last chunk is only raised.
@@ -94,13 +85,12 @@ class EventStreamResponse(Response):
             replace where the names are equal.
         keep_alive: after how many seconds without an event one is sent that clients ignore; None
             for never.
-        background: an async function without arguments, such as Starlette's BackgroundTask, which
-            is called after the response. It is not called if a stream raised.
+        background: an async function, such as Starlette's BackgroundTask, which is called after
+            the response, but not if a stream raised.
         status_code: the status, which is sent before the first token.
 
-    Raises ValueError if the number of streams is not that of the encoder's samples, and for a
-    ``keep_alive`` that is not more than 0; TypeError for arguments that are not an encoder and
-    TextStreams.
+    Raises ValueError if the number of streams is not that of the encoder's samples, and for a wrong
+    ``keep_alive``; TypeError for arguments that are not an encoder and TextStreams.
 
     >>> import asyncio
     >>> from streamdec import MockTokenizer, stream
@@ -129,13 +119,22 @@ class EventStreamResponse(Response):
         background: Callable[[], Awaitable[object]] | None = None,
         status_code: int = 200,
     ) -> None:
-        _check_arguments(wire, streams)
+        is_encoder = hasattr(wire, "step_bytes") and not isinstance(wire, type)
+        if not is_encoder or not all(isinstance(each, TextStream) for each in streams):
+            raise TypeError(
+                "write EventStreamResponse(encoder, stream), with an encoder such as "
+                "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
+                f"got {(wire, *streams)!r:.160}"
+            )
+        if wire.n != len(streams):
+            found = f"the number of streams is {len(streams)}"
+            raise ValueError(f"the encoder has n={wire.n}, but {found}")
         if keep_alive is not None and not keep_alive > 0:
             raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
         self._streams = streams
         self._keep_alive = keep_alive
         self._sending = _Sending(wire, streams)
-        more = headers.items() if isinstance(headers, Mapping) else headers
+        more = dict(headers).items()
         named = {name.lower(): value for name, value in (*HEADERS, *more)}
         # The attributes of Starlette's responses, which are not set by its own constructor.
         self.status_code = status_code
@@ -166,21 +165,6 @@ class EventStreamResponse(Response):
             raise sending.error
         if self.background is not None:
             await self.background()
-
-
-def _check_arguments(wire: Any, streams: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError if these are not an encoder and its streams."""
-    wrong = [each for each in streams if not isinstance(each, TextStream)]
-    if isinstance(wire, (TextStream, type)) or not hasattr(wire, "step_bytes"):
-        wrong.insert(0, wire)
-    if wrong:
-        raise TypeError(
-            "write EventStreamResponse(encoder, stream), with an encoder such as "
-            "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
-            f"got {wrong[0]!r:.80}"
-        )
-    if wire.n != len(streams):
-        raise ValueError(f"the encoder has n={wire.n}, but the number of streams is {len(streams)}")
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -248,16 +232,16 @@ class _Sending:
         stream, step_bytes = self._streams[index], self._wire.step_bytes
         machine, decoder = stream.decoder, decoder_behind(stream.decoder)
         tracker = machine if isinstance(machine, LogprobTracker) else None
-        logprobs: Sequence[PlacedLogprob] = ()
-        num_tokens, has_ended = None, False
+        details: ChunkDetails = {}
+        has_ended = False
         try:
             async for chunk in stream:
                 if chunk.finish_reason is not None:
-                    num_tokens, has_ended = getattr(decoder, "num_tokens", None), True
+                    has_ended = True
+                    details["num_tokens"] = getattr(decoder, "num_tokens", None)
                 if tracker is not None:
-                    logprobs = tracker.take()
-                data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
-                await self._send_data(data)
+                    details["logprobs"] = tracker.take()
+                await self._send_data(step_bytes(chunk, index, **details))
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:

@@ -67,13 +67,13 @@ def chat_route(
     '/v1/chat/completions'
     """
     tokenizer.get_chat_template()
-    stream((), tokenizer, conditions=NO_CONDITIONS, **options)
+    stream((), tokenizer, conditions=NO_CONDITIONS, **options)  # raises their errors at once
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
-        more = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
+        given = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
         found: list[int] = tokenizer.apply_chat_template(
-            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **more
+            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **given
         )
         return found
 
@@ -84,21 +84,23 @@ def chat_route(
             prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
-        conditions = replace(conditions, max_tokens=conditions.max_tokens or max_tokens)
-        about: dict[str, Any] = {"model": body["model"], "response_id": f"chatcmpl-{uuid.uuid4()}"}
-        about |= {"created": int(time.time()), "prompt_tokens": len(prompt)}
+        about: dict[str, Any] = {
+            "response_id": f"chatcmpl-{uuid.uuid4()}",
+            "model": body["model"],
+            "created": int(time.time()),
+            "prompt_tokens": len(prompt),
+            "include_usage": body.get("stream_options", {}).get("include_usage") is True,
+        }
         try:
             chunks = stream(
                 engine(prompt, body),
                 tokenizer,
-                conditions=conditions,
+                conditions=replace(conditions, max_tokens=conditions.max_tokens or max_tokens),
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
             if body.get("stream"):
-                has_usage = (body.get("stream_options") or {}).get("include_usage") is True
-                wire = ChatCompletionEncoder(**about, include_usage=has_usage)
-                return EventStreamResponse(wire, chunks)
+                return EventStreamResponse(ChatCompletionEncoder(**about), chunks)
             whole = ChatResponse(**about)
             async with anyio.create_task_group() as group, chunks:
                 group.start_soon(listen, request.receive, group.cancel_scope)
@@ -115,30 +117,26 @@ def chat_route(
     return chat
 
 
-async def _body(request: Request, max_body: int, known: Mapping[str, type]) -> dict[str, Any]:
-    """Return the body. Raises ValueError or TypeError for wrong parameters."""
+async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[str, Any]:
+    """Return the body, without null values. Raises ValueError or TypeError if it is wrong."""
     data = bytearray()
     async for part in request.stream():
         data += part
-        if len(data) > max_body:
-            raise ValueError(f"the body has more than {max_body} bytes")
+        if len(data) > most:
+            raise ValueError(f"the body has more than {most} bytes")
     try:
         body = json.loads(data.decode())
     except ValueError as error:
         raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")
-    for name in ("model", "messages", *body):
-        value = body.get(name)
-        if value is None and name in ("model", "messages"):
-            raise ValueError(f"{name} is missing")
-        if value is None:
-            continue
-        if name not in known:
-            if name in _NEUTRAL and value == _NEUTRAL[name]:
-                continue
+    body = {name: value for name, value in body.items() if value is not None}
+    if missing := {"model", "messages"} - body.keys():
+        raise ValueError(f"{' and '.join(sorted(missing))} must be given")
+    for name, value in body.items():
+        if name not in known and (name not in _NEUTRAL or value != _NEUTRAL[name]):
             raise ValueError(f"{name} is not supported")
-        if not isinstance(value, known[name]):
+        if not isinstance(value, known.get(name, object)):
             raise TypeError(f"{name} must be of the type {known[name].__name__}")
     return body
 

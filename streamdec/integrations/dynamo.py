@@ -90,7 +90,7 @@ class TextWorker:
         object, and the errors of the engine after the text before them.
         """
         conditions, prompt = self._conditions(request), self._prompt(request)
-        wire = None if self._wire is None else self._wire(request)
+        wire = _Plain() if self._wire is None else self._wire(request)
         source = self._engine(request)
         if inspect.isawaitable(source):
             source = await source
@@ -103,30 +103,29 @@ class TextWorker:
             **self._options,
         )
         async with chunks:
-            for each in [] if wire is None else wire.start():
+            for each in wire.start():
                 yield each
             async for chunk in chunks:
                 if outputs.is_stopped:
                     return
-                if wire is None:
-                    section = {} if chunk.section is None else {"section": chunk.section}
-                    ending = {
-                        "finish_reason": chunk.finish_reason,
-                        "stop_reason": chunk.stop_reason,
-                    }
-                    yield {"text": chunk.text, **ending, **section}
-                    continue
                 for each in wire.step(chunk, num_tokens=chunks.decoder.num_tokens):
                     yield each
-        for each in [] if wire is None else wire.flush():
+        for each in wire.flush():
             yield each
 
 
-def _plain(chunk: Chunk) -> Json:
-    """Return ``chunk`` as an object, without an encoder."""
-    ending = {"finish_reason": chunk.finish_reason, "stop_reason": chunk.stop_reason}
-    section = {} if chunk.section is None else {"section": chunk.section}
-    return {"text": chunk.text, **ending, **section}
+class _Plain:
+    """The encoder of objects with the text and the end of each chunk."""
+
+    def step(self, chunk: Chunk, **_: Any) -> list[Json]:
+        ending = {"finish_reason": chunk.finish_reason, "stop_reason": chunk.stop_reason}
+        section = {} if chunk.section is None else {"section": chunk.section}
+        return [{"text": chunk.text, **ending, **section}]
+
+    def start(self) -> list[Json]:
+        return []
+
+    flush = start
 
 
 class _Outputs:
@@ -136,8 +135,7 @@ class _Outputs:
         self._iterator = aiter(source) if hasattr(source, "__aiter__") else _async(source)
         self._close = getattr(self._iterator, "aclose", None)
         self.is_stopped = False
-        self._pulling: asyncio.Task[Any] | None = None
-        self._was_interrupted = False
+        self._pulling: asyncio.Timeout | None = None
         self._stop: asyncio.Future[Any] | None = None
         if context is not None:
             self._stop = asyncio.ensure_future(context.async_killed_or_stopped())
@@ -149,8 +147,7 @@ class _Outputs:
             return
         self.is_stopped = True
         if self._pulling is not None:
-            self._was_interrupted = True
-            self._pulling.cancel()
+            self._pulling.reschedule(0)
 
     def __aiter__(self) -> Self:
         return self
@@ -158,18 +155,18 @@ class _Outputs:
     async def __anext__(self) -> Any:
         if self.is_stopped:
             raise StopAsyncIteration
-        task = self._pulling = asyncio.current_task()
-        assert task is not None
-        before = task.cancelling()
+        interruption = asyncio.timeout(None)
         try:
-            return await anext(self._iterator)
-        except asyncio.CancelledError:
-            # As asyncio.timeout does: only our own cancellation ends here.
-            if self._was_interrupted and task.uncancel() <= before:
+            async with interruption:
+                self._pulling = interruption
+                try:
+                    return await anext(self._iterator)
+                finally:
+                    self._pulling = None
+        except TimeoutError:
+            if interruption.expired():
                 raise StopAsyncIteration from None
             raise
-        finally:
-            self._pulling = None
 
     async def aclose(self) -> None:
         if self._stop is not None:

@@ -64,8 +64,8 @@ class Alternative(NamedTuple):
     token: str
     """Its text, in which bytes that are not UTF-8 are escaped as ``\\xf0``. The name of a token
     without bytes."""
-    data: bytes | None
-    """The bytes that it would give; None if the tokenizer cannot tell."""
+    data: bytes
+    """The bytes that it would give."""
     logprob: float
     """The natural logarithm of its probability, at least LEAST_LOGPROB."""
 
@@ -82,9 +82,8 @@ class PlacedLogprob(NamedTuple):
     """The token's id."""
     token: str
     """As for Alternative."""
-    data: bytes | None
-    """The bytes that it gave; None on the windowed route. The bytes of all tokens, joined, are the
-    text as UTF-8."""
+    data: bytes
+    """The bytes that it gave. The bytes of all tokens, joined, are the text as UTF-8."""
     logprob: float
     """The natural logarithm of its probability, at least LEAST_LOGPROB."""
     text_offset: int
@@ -106,13 +105,13 @@ class LogprobTracker:
     * The bytes of a token are those that it gave: a part of a character, or the first word without
       the space that the tokenizer removes. A character that the prompt began has only the bytes of
       generated tokens. (A broken run under ``byte_fallback="exact"`` has the bytes of its U+FFFD.)
-      On the windowed route there are no bytes.
 
     Args:
         decoder: a StopSequenceDecoder that was not stepped yet, or a tracer of one.
         prompt_token_ids: the prompt of the decoder.
 
-    Raises TypeError for another decoder, ValueError for a decoder that was stepped.
+    Raises TypeError for another decoder; ValueError for a decoder that was stepped, on the windowed
+    route, and for text that is cleaned up.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
@@ -280,9 +279,9 @@ def _shown(value: float) -> float:
 class _Token:
     """A token whose span is not settled yet."""
 
-    def __init__(self, logprob: TokenLogprob, data: bytes | None = None) -> None:
+    def __init__(self, logprob: TokenLogprob) -> None:
         self.logprob = logprob
-        self.data = data
+        self.data = b""
         """The bytes that it gave so far."""
         self.top: tuple[Alternative, ...] | None = None
 
@@ -293,14 +292,10 @@ class _Places:
     def __init__(
         self, tokenizer: Decoder, prompt: list[SupportsIndex], options: Mapping[str, Any]
     ) -> None:
-        self._tokenizer = tokenizer = tokenizer_for(tokenizer)
-        table = table_for(tokenizer, Options(**options))
-        self._bytes = _Bytes(table, prompt) if isinstance(table, ByteTable) else None
-        self._spans: DecodeStream | _Counted
-        try:
-            self._spans = DecodeStream(tokenizer, prompt, spans=True, **options)
-        except ValueError:  # the windowed route, or text that is rewritten
-            self._spans = _Counted(DecodeStream(tokenizer, prompt, **options))
+        self._tokenizer: Any = tokenizer_for(tokenizer)
+        self._spans = DecodeStream(self._tokenizer, prompt, spans=True, **options)
+        table: Any = table_for(self._tokenizer, Options(**options))
+        self._bytes = _Bytes(table, prompt)
         self._unplaced: deque[_Token] = deque()
         self._placed: deque[tuple[PlacedLogprob, int]] = deque()
 
@@ -311,28 +306,22 @@ class _Places:
         if logprob.top is not None:
             likeliest = sorted(logprob.top.items(), key=lambda item: -item[1])
             token.top = tuple(self._alternative(each, value) for each, value in likeliest)
-        if self._bytes is not None:
-            self._bytes.step(token)
+        self._bytes.step(token)
         self._spans.step(logprob.token_id)
         self._place()
 
     def _alternative(self, token_id: int, value: float) -> Alternative:
-        data = None if self._bytes is None else self._bytes.alternative(token_id)
+        data = self._bytes.alternative(token_id)
         return Alternative(self._name(token_id, data), data, _shown(value))
 
-    def _name(self, token_id: int, data: bytes | None) -> str:
-        if data:
-            return data.decode("utf-8", "backslashreplace")
-        named = getattr(self._tokenizer, "id_to_token", None)
-        name = named(token_id) if named is not None else None
-        if name is None and data is None:
-            name = self._tokenizer.decode([token_id], skip_special_tokens=False)
-        return name or ""
+    def _name(self, token_id: int, data: bytes) -> str:
+        return (
+            data.decode("utf-8", "backslashreplace") or self._tokenizer.id_to_token(token_id) or ""
+        )
 
     def flush(self) -> None:
         """End the text."""
-        if self._bytes is not None:
-            self._bytes.flush()
+        self._bytes.flush()
         self._spans.flush()
         self._place()
 
@@ -361,11 +350,10 @@ class _Bytes:
         self._state = table.prime(prompt)[0]
         # Tokens with bytes that the rule has not output; those of the prompt have no place.
         waiting = range(self._rule.waiting(self._state))
-        self._waiting = [_Token(TokenLogprob(0, 0.0), b"") for _ in waiting]
+        self._waiting = [_Token(TokenLogprob(0, 0.0)) for _ in waiting]
 
     def step(self, token: _Token) -> None:
         """Add the bytes that ``token`` completes to the tokens that gave them."""
-        token.data = b""
         element = self._table.element(token.logprob.token_id)
         if element is None:
             return
@@ -392,41 +380,5 @@ class _Bytes:
         """Add ``data`` to the waiting tokens in equal parts; the first may get less."""
         for count, token in zip(range(len(self._waiting), 0, -1), self._waiting, strict=True):
             size = len(data) // count
-            token.data = (token.data or b"") + data[:size]
+            token.data += data[:size]
             data = data[size:]
-
-
-class _Span(NamedTuple):
-    start: int
-    end: int
-
-
-class _Counted:
-    """Spans from the text that each token completes, for streams that record none.
-
-    Tokens with held bytes share the text that they complete together.
-    """
-
-    def __init__(self, stream: DecodeStream) -> None:
-        self._stream = stream
-        self._size = 0
-        self._open: list[int] = []
-        self._settled: list[_Span] = []
-
-    def step(self, token_id: int) -> None:
-        self._open.append(self._size)
-        self._size += len(self._stream.step(token_id))
-        if not self._stream.held:
-            self._settle()
-
-    def flush(self) -> None:
-        self._size += len(self._stream.flush())
-        self._settle()
-
-    def _settle(self) -> None:
-        self._settled += (_Span(start, self._size) for start in self._open)
-        self._open.clear()
-
-    def take_spans(self) -> list[_Span]:
-        settled, self._settled = self._settled, []
-        return settled

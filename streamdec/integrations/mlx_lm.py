@@ -31,9 +31,7 @@ class StreamingDetokenizer:
         prompt_token_ids: the ids of the prompt, as context. Without them, the text begins like that
             of a full decode: a tokenizer may remove the space before the first word.
         skip_special_tokens: as for DecodeStream, but False by default, as in mlx-lm.
-        byte_fallback: as for DecodeStream.
-        unknown_ids: as for DecodeStream.
-        clean_up_tokenization_spaces: as for DecodeStream.
+        byte_fallback, unknown_ids, clean_up_tokenization_spaces: as for DecodeStream.
 
     Raises the errors of DecodeStream; TypeError for an object that is not a tokenizer.
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk
 from streamdec.integrations._format import (
     FAILED,
     REASONING,
+    ChunkDetails,
     Encoder,
     Format,
     Response,
@@ -30,7 +31,7 @@ from streamdec.integrations._format import (
 from streamdec.integrations._json import Json
 from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.logprobs import PlacedLogprob
-from streamdec.integrations.sse import comment, event
+from streamdec.integrations.sse import event
 from streamdec.mistakes import check_flag
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "FAILED",
     "ChatCompletionEncoder",
     "ChatResponse",
+    "ChunkDetails",
     "CompletionEncoder",
     "CompletionResponse",
     "error_body",
@@ -69,17 +71,6 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for ``reason``; None for no reason and for a failure."""
-    match reason:
-        case "stop" | "length" | "content_filter":
-            return reason
-        case None | "abort" | "error":
-            return None
-        case _:
-            assert_never(reason)
-
-
 class _Choices(Format):
     """What streamed and whole responses have in common."""
 
@@ -93,15 +84,20 @@ class _Choices(Format):
         created: int,
         n: int = 1,
         prompt_tokens: int | None = None,
+        include_usage: bool = False,
         return_token_ids: bool = False,
     ) -> None:
+        has_prompt_tokens = prompt_tokens is not None
+        if check_flag("include_usage", include_usage) and not has_prompt_tokens:
+            raise ValueError("include_usage needs prompt_tokens=")
+        has_usage = include_usage if isinstance(self, Encoder) else has_prompt_tokens
         fields: Json = {
             "id": check_text("response_id", response_id),
             "object": self._object,
             "created": check_count("created", created),
             "model": check_text("model", model),
         }
-        super().__init__(fields, check_count("n", n, 1), has_usage=prompt_tokens is not None)
+        super().__init__(fields, check_count("n", n, 1), has_usage=has_usage)
         self._prompt_tokens = check_count("prompt_tokens", prompt_tokens or 0)
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
 
@@ -113,7 +109,8 @@ class _Choices(Format):
         parts: Sequence[Chunk],
         placed: Sequence[PlacedLogprob],
     ) -> Json:
-        word = _word_of(sample.finish_reason)
+        # All other reasons are the API's own words.
+        word = None if failure_of(sample.finish_reason) else sample.finish_reason
         choice = {
             "index": index,
             **content,
@@ -147,33 +144,13 @@ class _Choices(Format):
 class _Stream(_Choices, Encoder):
     """The base class of streamed responses."""
 
-    keep_alive: ClassVar[bytes] = comment("keep-alive")
+    keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
     """An event that clients ignore, for the time in which there is no text."""
     _done = DONE
 
-    def __init__(
-        self,
-        *,
-        response_id: str,
-        model: str,
-        created: int,
-        n: int = 1,
-        prompt_tokens: int | None = None,
-        include_usage: bool = False,
-        return_token_ids: bool = False,
-    ) -> None:
-        super().__init__(
-            response_id=response_id,
-            model=model,
-            created=created,
-            n=n,
-            prompt_tokens=prompt_tokens,
-            return_token_ids=return_token_ids,
-        )
-        if check_flag("include_usage", include_usage) and prompt_tokens is None:
-            raise ValueError("include_usage needs prompt_tokens=")
-        self._has_usage = include_usage
-        self._has_templates = not return_token_ids
+    @property
+    def _has_templates(self) -> bool:
+        return not self._returns_token_ids
 
     def _beginning(self) -> list[Json]:
         return []
@@ -220,7 +197,8 @@ class ChatCompletionEncoder(_Stream):
         created: whole seconds since 1970.
         n: how many samples there are.
         prompt_tokens: how many tokens the prompt has.
-        include_usage: the client's ``stream_options.include_usage``. Needs ``prompt_tokens``.
+        include_usage: whether the last object has the usage: the client's
+            ``stream_options.include_usage``. Needs ``prompt_tokens``.
         return_token_ids: whether choices have vLLM's ``token_ids``, which are those of the chunks.
 
     Raises TypeError for a ``response_id`` or ``model`` that is not a string, and a flag that is not
@@ -263,9 +241,9 @@ class ChatCompletionEncoder(_Stream):
 class CompletionEncoder(_Stream):
     r"""Encodes a streamed completion: ``text_completion`` objects.
 
-    The arguments and errors (TypeError, ValueError) are those of ChatCompletionEncoder:
-    ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``, ``include_usage`` and
-    ``return_token_ids``.
+    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatCompletionEncoder.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionEncoder
@@ -303,9 +281,10 @@ class _Whole(_Choices, Response):
 class ChatResponse(_Whole):
     """Makes a ``chat.completion`` object of the chunks of a stream.
 
-    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens`` (without it the
-    object has no usage) and ``return_token_ids``, and the errors, are those of
-    ChatCompletionEncoder. It keeps the chunks of all samples.
+    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatCompletionEncoder. The object has the usage whenever ``prompt_tokens`` is given. It keeps
+    the chunks of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -331,8 +310,9 @@ class ChatResponse(_Whole):
 class CompletionResponse(_Whole):
     """Makes a ``text_completion`` object of the chunks of a stream.
 
-    The arguments and errors are those of ChatResponse: ``response_id``, ``model``, ``created``,
-    ``n``, ``prompt_tokens`` and ``return_token_ids``. It keeps the chunks of all samples.
+    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
+    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
+    of ChatResponse.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse

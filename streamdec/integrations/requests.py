@@ -3,10 +3,8 @@
 One table for each family of requests maps its keys to the arguments of
 :class:`~streamdec.StopConditions`. Other keys that would end a stream raise an error, because
 otherwise the stream would end in the wrong place. All other keys are ignored: messages, sampling,
-``detokenize=False``, and keys that only change which ids the engine generates
-(``bad_words``, ``thinking_token_budget``, ``response_format``). ``skip_special_tokens`` is an
-option of the decoder. A request without a limit has no limit here, even if its engine has a default
-limit.
+and keys that only change which ids the engine generates. ``skip_special_tokens`` is an option of
+the decoder. A request without a limit has none here, even if its engine has a default.
 
 >>> from streamdec.integrations.requests import from_openai, from_sglang
 >>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
@@ -106,12 +104,10 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
         request: its body as a dict, or what an object's ``model_dump()`` returns.
         further: see FurtherConditions.
 
-    Raises:
-        TypeError: ``request`` is not a mapping, ``further`` has an argument that is read from the
-            request, or StopConditions raises it.
-        ValueError: the request has a key that ends a stream and is not supported, two keys
-            contradict each other, a stop is longer than a bound in ``further``, or StopConditions
-            raises it.
+    Raises TypeError if ``request`` is not a mapping or ``further`` has an argument that is read
+    from the request; ValueError for a key that ends a stream and is not supported, for keys that
+    contradict each other, and for a stop over a bound in ``further``. Raises the errors of
+    StopConditions.
 
     >>> from streamdec.integrations.requests import from_openai
     >>> from_openai({"stop": ["User:"], "max_completion_tokens": 100}).max_tokens

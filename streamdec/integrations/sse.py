@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["HEADERS", "comment", "event"]
+__all__ = ["HEADERS", "event"]
 
 HEADERS: tuple[tuple[str, str], ...] = (
     ("content-type", "text/event-stream; charset=utf-8"),
@@ -43,21 +43,6 @@ def event(data: str | bytes, *, name: str | None = None) -> bytes:
         if not name or any(end in name for end in "\r\n\0"):
             raise ValueError(f"name must be one line without NUL, and not empty: {name!r:.80}")
         fields.append(b"event: " + name.encode())
-    fields += (b"data: " + line for line in _lines(data))
+    encoded = data.encode() if isinstance(data, str) else data
+    fields += (b"data: " + line for line in _LINE_ENDS.split(encoded))
     return b"\n".join(fields) + b"\n\n"
-
-
-def comment(text: str = "") -> bytes:
-    r"""Return ``text`` as a comment, which readers ignore.
-
-    Comments keep a connection open. Raises UnicodeEncodeError for a lone surrogate.
-
-    >>> from streamdec.integrations.sse import comment
-    >>> comment("still here")
-    b': still here\n\n'
-    """
-    return b"".join(b": " + line + b"\n" for line in _lines(text)) + b"\n"
-
-
-def _lines(data: str | bytes) -> list[bytes]:
-    return _LINE_ENDS.split(data.encode() if isinstance(data, str) else data)

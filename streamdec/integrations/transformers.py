@@ -45,7 +45,7 @@ class GenerateStreamer:
     In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
     ``"stop"`` after a stop or an end-of-sequence id; ``"error"`` if the row could not be decoded
     (see ``errors``); otherwise ``"length"``. The reader gets the exception of ``generate`` after
-    the text that was certain before it.
+    the text before it.
 
     Args:
         tokenizer: a tokenizer of streamdec or of transformers.
@@ -98,18 +98,13 @@ class GenerateStreamer:
     def start(self, model: Any, *args: Any, **kwargs: Any) -> None:
         """Call ``model.generate`` in a thread, and return at once.
 
-        The streamer adds itself to the arguments.
-
         Args:
             model: a model of transformers.
             args: the inputs and the ``generation_config`` of ``generate``.
-            kwargs: the other arguments of ``generate``.
+            kwargs: the other arguments of ``generate``. The streamer adds itself.
 
-        Raises:
-            RuntimeError: the streamer was used before.
-            TypeError: ``kwargs`` has a ``streamer`` or ``stopping_criteria`` (``max_time`` and
-                ``max_new_tokens`` are accepted); ``kwargs`` or the ``generation_config`` has
-                ``stop_strings`` (use the streamer's ``stop``).
+        Raises RuntimeError if the streamer was used before; TypeError for a ``streamer``,
+        ``stopping_criteria`` or ``stop_strings`` in the arguments or the configuration.
         """
         instead_of = {
             "streamer": "it passes itself",
@@ -161,8 +156,8 @@ class GenerateStreamer:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
         Later values are ignored: the streamer reads the new tokens as a criterion. Raises
-        ValueError if ``eos_token_ids`` is missing, or the number of conditions does not fit the
-        number of rows; RuntimeError if ``generate`` has ended.
+        ValueError if ``eos_token_ids`` is missing, or the conditions do not fit the number of rows;
+        RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
@@ -212,16 +207,13 @@ class GenerateStreamer:
         self._out.put(chunks)
 
     def _up_to_eos(self, ids: list[int]) -> list[int]:
-        """Return ``ids`` up to the id at which ``generate`` ends the row.
-
-        Padding follows that id.
-        """
+        """Return ``ids`` up to the one that ends the row; padding follows it."""
         ends = (place for place, each in enumerate(ids, 1) if self._eos and each in self._eos)
         return ids[: next(ends, len(ids))]
 
     def _fail(self, error: BaseException) -> None:
         """End the rows and the reader's iteration for an error."""
-        self._rows.fail()
+        self._rows.finish_all("error")
         self._out.end(error)
 
     def end(self) -> None:

@@ -10,21 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ENGINES: Mapping[str, tuple[str, ...]] = {
-    "vllm": ("0.11.0", "0.11.1", "0.19.1", "0.33.0"),
+    "vllm": ("0.19.1", "0.33.0"),
     "sglang": ("0.5.10", "0.5.23"),
     "transformers": (
         *("4.57.6", "5.0.0", "5.5.4", "5.19.0", "5.20.0"),
         *("5.21.0", "5.22.0", "5.23.0", "5.24.0"),
     ),
-    "dynamo": ("2026.11",),
-    "smg": ("2026.11",),
-    "mlx-lm": ("2026.11",),
 }
-"""Each engine and the versions whose source was read, the newest last.
-
-For the last three the repository was read, not a release; the version is the month.
-"""
-_DISPLAY_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "dynamo": "Dynamo"}
+"""Each engine and the versions whose source was read, the newest last."""
+_DISPLAY_NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 _FIRST_WITHOUT_4 = {"transformers": "5", "vllm": "0.24", "sglang": "0.5.10"}
 """vLLM 0.24 rejects transformers 4; SGLang 0.5.10 pins 5.3.0."""
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?(?:[.\-+a-z].{0,40})?", re.ASCII)

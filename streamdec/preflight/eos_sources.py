@@ -84,17 +84,12 @@ class EosSources:
     @property
     def written_text(self) -> Found:
         """The text part of ``config.json`` as written, by the keys of transformers."""
-        name = next((n for n in _WRITTEN_PARTS if self._part(n)), "text_config")
-        return self.written_part(name)
-
-    def written_part(self, name: str) -> Found:
-        """Return a part of ``config.json`` as written."""
-        value = self._part(name).get("eos_token_id")
-        return _found(value, "text_config", CONFIG, f"/{name}/eos_token_id")
-
-    def _part(self, name: str) -> Mapping[str, Any]:
-        part = self.config.get(name)
-        return part if isinstance(part, dict) else {}
+        for name in _WRITTEN_PARTS:
+            part = self.config.get(name)
+            if isinstance(part, dict) and part:
+                value = part.get("eos_token_id")
+                return _found(value, "text_config", CONFIG, f"/{name}/eos_token_id")
+        return ()
 
     @property
     def class_default(self) -> Found:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from streamdec.preflight.engine_versions import display_names, parse_engine
-from streamdec.preflight.eos_sources import CONFIG, GENERATION
 from streamdec.preflight.findings import added_tokens, chat_templates, eos, files, quantization
 from streamdec.preflight.preflight_report import SEVERITIES, Report
 from streamdec.preflight.snapshot import open_snapshot
@@ -58,7 +57,6 @@ def inspect(
         stops_at_end_of_turn=stops,
         answer=answer,
         findings=tuple(found),
-        sources=dict(_sources(view)),
         stop_tokens=view.stop,
     )
 
@@ -90,20 +88,3 @@ def _answer(view: View) -> tuple[bool | None, str]:
     if any(marker.id not in found.ids for found in view.stop.values()):
         return None, f"unknown whether {names} at {where}: no file has the id of eos_token"
     return True, f"yes: {names} at {where}"
-
-
-def _sources(view: View) -> Iterator[tuple[str, str]]:
-    """Yield each question and the file that decided it."""
-    tokens = view.tokens
-    for name, role in tokens.roles.items():
-        yield name, role.source
-    chosen = tokens.folder.chosen
-    yield "tokenizer_class", f"{chosen.source}: {chosen.name} ({chosen.why})"
-    yield "generation_config", CONFIG if view.eos.generation_config is None else GENERATION
-    default = view.templates.default
-    if default is not None:
-        yield "chat_template", default.file
-    elif view.templates.loaded:
-        yield "chat_template", "none: no template is named 'default'"
-    else:
-        yield "chat_template", "none"

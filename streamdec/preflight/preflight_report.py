@@ -1,6 +1,4 @@
-"""The report of a preflight: answer, findings, evidence and deciding files.
-
-A deciding file is the one that decided a question.
+"""The report of a preflight: answer, findings and evidence.
 
 In: the findings of the modules of ``streamdec.preflight.findings``. Out: a
 :class:`~streamdec.preflight.Report`: plain data, and JSON.
@@ -122,7 +120,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings of a snapshot, and the files that decided; plain data.
+    """The answer, and all findings of a snapshot; plain data.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model")
@@ -142,9 +140,6 @@ class Report:
     """The same in a sentence, which begins with ``yes``, ``no`` or ``unknown``."""
     findings: tuple[Finding, ...]
     """The most severe first, then by code."""
-    sources: Mapping[str, str]
-    """For each question (``eos_token``, ``chat_template``, ``added_tokens`` …), the file or files
-    that decided it, for people. A value may also be ``none`` or have a reason in parentheses."""
     stop_tokens: Mapping[str, StopTokens] = field(default_factory=dict)
     """The effective stop tokens of each of the engines."""
 

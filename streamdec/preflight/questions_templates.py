@@ -6,8 +6,7 @@ turns, both in a child process.
 
 The rules were read in the engines' source: vLLM 0.33.0 (``vllm/renderers/hf.py``,
 ``renderers/online_renderer.py``, ``entrypoints/openai/chat_completion/protocol.py``,
-``tokenizers/mistral.py``), its pull requests 25794 (the list of allowed names, in 0.11.0) and 27622
-(the library's own names are on it, from 0.11.1); SGLang 0.5.10 and 0.5.23
+``tokenizers/mistral.py``); SGLang 0.5.10 and 0.5.23
 (``srt/entrypoints/openai/serving_chat.py``, ``chat_encoding.py``).
 """
 
@@ -116,8 +115,6 @@ def effective_template_kwargs(
     {'enable_thinking': 'the template does not use it'}
     """
     known = parse_engine(engine)
-    if known.name not in _RULES:
-        raise ValueError(f"engine must be one of {', '.join(_RULES)}, not {engine!r:.60}")
     names: list[object] = list(kwargs)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("kwargs must be a mapping of names to values")
@@ -176,19 +173,12 @@ def _vllm(case: _Case) -> Reasons:
         named = _undeclared(template)
     except ChatTemplateError as error:
         return {}, case.all_as(str(error)) | refused
-    is_old = case.engine.before("0.11.1")
-    if "tokenize" in case.kwargs and not is_old:
+    if "tokenize" in case.kwargs:
         refused["tokenize"] = "vLLM raises ValueError for this name"
     dropped = {}
-    # The code of a snapshot usually takes **kwargs; which names its signature has is not known.
-    hides = is_old and view.tokens.is_remote
     for name in case.kwargs:
         if name in _FIELDS:
             dropped[name] = "the field of the request with this name is used instead"
-        elif name in _STANDARD and name not in named and hides:
-            dropped[name] = (
-                "vLLM before 0.11.1 drops what the tokenizer's own code takes as **kwargs"
-            )
         elif name not in named | _STANDARD:
             dropped[name] = "the template does not use it"
     return dropped, refused

@@ -49,15 +49,12 @@ class DiscoveredToken:
         return len(set(self.flags.values())) > 1
 
 
-def discover_added_tokens(
-    path: str | os.PathLike[str], *, apply_tokenizer_config: bool = True
-) -> dict[int, DiscoveredToken]:
+def discover_added_tokens(path: str | os.PathLike[str]) -> dict[int, DiscoveredToken]:
     """Return every added token of the snapshot in the folder ``path``, by its id.
 
     The result is what transformers, vLLM and SGLang load: ``tokenizer.json``, with the flags and
-    further tokens of ``tokenizer_config.json``. ``apply_tokenizer_config=False`` returns only the
-    tokens of ``tokenizer.json``. If that file is missing or the tokenizer is remote code, the
-    result is what the other files declare.
+    further tokens of ``tokenizer_config.json``. If the first file is missing or the tokenizer is
+    remote code, the result is what the other files declare.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -68,14 +65,12 @@ def discover_added_tokens(
     """
     tokens = Tokens(open_snapshot(path))
     found = tokens.added
-    if not apply_tokenizer_config:
-        found = {} if tokens.bare is None else tokens.bare.added
     flags: dict[int, dict[str, bool]] = {}
     for file, entry in _declared(tokens):
         if entry.id in found and found[entry.id][0] == entry.content:
             flags.setdefault(entry.id, {})[file] = entry.token.special
     roles: dict[str, list[str]] = {}
-    for name, role in tokens.roles.items() if apply_tokenizer_config else ():
+    for name, role in tokens.roles.items():
         roles.setdefault(role.text, []).append(name)
     legacy = {} if tokens.has_decoder else tokens.legacy
     return {

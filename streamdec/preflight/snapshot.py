@@ -1,6 +1,4 @@
-"""The files of a model snapshot, each read once and only inside the folder.
-
-Each is read up to a size.
+"""The files of a model snapshot, each read once, up to a size, and only inside the folder.
 
 In: a folder. Out: the bytes, the text or the JSON of a file, and for unreadable files the problem.
 A snapshot is not trusted: a file may be a link to another folder, a pipe, larger than the disk, or
@@ -57,18 +55,17 @@ class Snapshot:
     def __post_init__(self) -> None:
         """Raise :class:`TokenizerLoadError` if ``path`` is not a folder."""
         self.path = Path(self.path)
+        told = f"{str(self.path)!r}: expected the folder of a model"
         try:
-            is_folder = self.path.is_dir()
-            found = "a file" if self.path.exists() else "nothing"
-            reason = "" if is_folder else f"expected the folder of a model, found {found}"
             self.root = Path(os.path.realpath(self.path))
-            if is_folder:
-                os.scandir(self.path).close()
+            os.scandir(self.path).close()
+        except FileNotFoundError:
+            raise TokenizerLoadError(f"{told}, found nothing") from None
+        except NotADirectoryError:
+            raise TokenizerLoadError(f"{told}, found a file") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            reason = f"expected the folder of a model: {why}"
-        if reason:
-            raise TokenizerLoadError(f"{str(self.path)!r}: {reason}")
+            raise TokenizerLoadError(f"{told}: {why}") from error
 
     @cached_property
     def names(self) -> frozenset[str]:

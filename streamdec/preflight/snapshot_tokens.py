@@ -15,7 +15,7 @@ The files beside ``tokenizer.json`` are resolved by the same code as when a toke
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeGuard
@@ -27,7 +27,6 @@ from streamdec.folders.tokenizer_config import content_of
 from streamdec.loading import untrusted
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.vocabulary import Vocabulary
 
 MAX_ID = 2**32 - 1
 MAX_ADDED = 100_000
@@ -65,6 +64,48 @@ class Entry(NamedTuple):
     def content(self) -> str:
         """Its text."""
         return self.token.content
+
+
+class Vocabulary:
+    """The texts and ids of a ``tokenizer.json``, with more tokens added to it.
+
+    The rule is the library's (tokenizers 0.23, ``added_vocabulary.rs``), which reads the added
+    tokens of the file in the same way. An existing text keeps its id and gets the new flags. A new
+    one gets the id after the highest added token, or the first after the model's vocabulary. The
+    rule is repeated here because loading a large file a second time takes as long as the rest of a
+    preflight.
+    """
+
+    def __init__(self, model: Mapping[str, int], tokens: Iterable[Token] = ()) -> None:
+        """Begin with the texts and ids of the model, and add ``tokens`` in their order."""
+        self.model = model
+        self.added: dict[int, tuple[str, bool]] = {}
+        """The text of each added token by id, and whether it is special."""
+        self._ids: dict[str, int] = {}
+        last = -1
+        for token in tokens:
+            if token.content:
+                found = self.id_of(token.content)
+                if found is None:
+                    found = max(last + 1, len(model))
+                last = max(last, found)
+                self._ids[token.content] = found
+                self.added[found] = (token.content, token.special)
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        return {i: text for text, i in self.model.items()}
+
+    def id_of(self, text: str) -> int | None:
+        """Return the id of the token ``text``; None if there is no such token."""
+        found = self._ids.get(text)
+        return self.model.get(text) if found is None else found
+
+    def text_of(self, token_id: int) -> str | None:
+        """Return the text of a token; None if no token has that id."""
+        if token_id in self.added:
+            return self.added[token_id][0]
+        return self._texts.get(token_id)
 
 
 @dataclass

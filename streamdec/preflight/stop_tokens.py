@@ -13,10 +13,6 @@ transformers   G; if absent, ``config.json`` as written: top level, else its tex
 vLLM           T and G; if G is absent, T and C, or the text part's if C has none.
 SGLang         C, G, T, and the ids of a built-in list of texts. A bare 0 in G is dropped. A
                configuration without that attribute takes it from its text part.
-dynamo         G, else the top level of ``config.json``, else its text part; and T, if
-               ``added_tokens_decoder`` tells its id.
-smg            the top level of ``config.json`` and G, as written.
-mlx-lm         G unless it is 0 or empty, else the top level of ``config.json``, else T.
 =============  ==================================================================================
 """
 
@@ -76,10 +72,10 @@ class StopTokens:
 def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopTokens:
     """Return the ids on which ``engine`` stops when it serves a snapshot.
 
-    ``engine`` is ``"vllm"``, ``"sglang"``, ``"transformers"``, ``"dynamo"``, ``"smg"`` or
-    ``"mlx-lm"``. A version may follow after ``@`` (``"vllm@0.19.1"``). The default is the newest
-    known version. ``path`` is the folder of the snapshot. A request can change the set; see the
-    notes. The module ``streamdec.preflight.stop_tokens`` begins with a table of the rules.
+    ``engine`` is ``"vllm"``, ``"sglang"`` or ``"transformers"``. A version may follow after ``@``
+    (``"vllm@0.19.1"``). The default is the newest known version. ``path`` is the folder of the
+    snapshot. A request can change the set; see the notes. The module
+    ``streamdec.preflight.stop_tokens`` begins with a table of the rules.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder, ValueError for an
     unknown engine.
@@ -127,14 +123,13 @@ def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
     sources: dict[int, tuple[Source, ...]] = {}
     for token_id, source in found:
         sources[token_id] = (*sources.get(token_id, ()), source)
-    uses_tokenizer = engine.name in ("vllm", "sglang") or (engine.name == "mlx-lm" and not found)
     return StopTokens(
         engine=engine.name,
         version=engine.version,
         ids=frozenset(sources),
         sources=dict(sorted(sources.items())),
         texts={i: eos.tokens.text_of(i) for i in sorted(sources)},
-        unresolved=eos.tokenizer[1] if uses_tokenizer else (),
+        unresolved=() if engine.name == "transformers" else eos.tokenizer[1],
         notes=tuple(_notes(eos, engine)),
     )
 
@@ -171,35 +166,7 @@ def _sglang(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
             yield token_id, Source("built_in", file, "", text)
 
 
-def _dynamo(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
-    yield from eos.generation or eos.written or eos.written_part("text_config")
-    role = eos.tokens.roles.get("eos_token")
-    if role is not None:
-        for entry in eos.tokens.declared:
-            if entry.content == role.text:
-                yield entry.id, Source("tokenizer", role.source, role.pointer, role.text)
-
-
-def _smg(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
-    yield from eos.written
-    yield from eos.generation
-
-
-def _mlx_lm(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
-    if not eos.generation_is_zero and eos.generation:
-        yield from eos.generation
-    else:
-        yield from eos.written or eos.tokenizer[0]
-
-
-_RULES = {
-    "transformers": _transformers,
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "dynamo": _dynamo,
-    "smg": _smg,
-    "mlx-lm": _mlx_lm,
-}
+_RULES = {"transformers": _transformers, "vllm": _vllm, "sglang": _sglang}
 
 
 def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:

@@ -70,13 +70,6 @@ class Templates:
         return self.files or self.inline
 
     @property
-    def is_single(self) -> bool:
-        """Whether these are one template without a name."""
-        default = self.loaded.get("default")
-        is_named = default is not None and default.pointer.endswith("/template")
-        return set(self.loaded) == {"default"} and not is_named
-
-    @property
     def default(self) -> Template | None:
         """The template for a conversation without tools; None without one."""
         return self.loaded.get("default") or (None if self.loaded else self.legacy.get("default"))

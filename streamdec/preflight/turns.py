@@ -277,7 +277,7 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     Raises :class:`ChatTemplateError` for a template over a limit, or with a syntax error.
     """
     environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
-    find = import_module("streamdec.chat.static_check").parse_template(environment, source).find_all
+    find = import_module("streamdec.chat.rendering").parse_template(environment, source).find_all
     nodes = import_module("jinja2.nodes")
     names = [*find(nodes.Name)]
     stored = {node.name for node in names if node.ctx != "load"}

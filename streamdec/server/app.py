@@ -233,7 +233,6 @@ class _Server:
             "response_id": f"msg_{secrets.token_hex(12)}",
             "model": asked.model,
             "input_tokens": len(ids),
-            "stop_sequences": asked.conditions.stop,
         }
         streams = self._samples.of(asked, [ids])
         if asked.stream:
@@ -257,11 +256,11 @@ class _Server:
             "created": int(time.time()),
             "n": len(ids) * asked.n,
             "prompt_tokens": sum(map(len, ids)),
+            "include_usage": asked.include_usage,
             "return_token_ids": asked.return_token_ids,
         }
         streams = self._samples.of(asked, ids)
         if asked.stream:
-            options["include_usage"] = asked.include_usage
             encoder = openai.ChatCompletionEncoder if is_chat else openai.CompletionEncoder
             return EventStreamResponse(encoder(**options), *streams, keep_alive=KEEP_ALIVE)
         made = openai.ChatResponse if is_chat else openai.CompletionResponse

@@ -19,6 +19,7 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import SourceError
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
+from streamdec.server.errors import RequestError
 from streamdec.server.requests import Generation
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -46,7 +47,10 @@ class Samples:
             decoder = StopSequenceDecoder(
                 self._tokenizer, conditions, prompt, skip_special_tokens=asked.skip_special_tokens
             )
-            tracker = LogprobTracker(decoder, prompt)
+            try:
+                tracker = LogprobTracker(decoder, prompt)
+            except ValueError as error:  # the tokenizer has no spans
+                raise RequestError(str(error), param="logprobs") from None
             return wrap(
                 self._outputs(prompt, params, tracker),
                 tracker,

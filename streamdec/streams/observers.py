@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
-from streamdec.core.stepping import decoder_behind, end, methods_of
+from streamdec.core.stepping import end, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
@@ -96,7 +96,7 @@ class StreamStatistics:
         feed: Callable[[Sequence[SupportsIndex]], Chunk],
         hooks: tuple[Hook, ...],
     ) -> None:
-        self._decoder: Any = decoder_behind(decoder)
+        self._decoder = decoder
         self._step, self._feed = step, feed
         self._hooks = hooks
         self._chunks = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from inspect import iscoroutinefunction
 from types import CoroutineType
-from typing import Any, Protocol, SupportsIndex, Unpack, get_args
+from typing import Any, SupportsIndex, Unpack, get_args
 
 from streamdec.chunks import NOTHING, Chunk, FinishReason, check_finish_reason, joined
 from streamdec.core.conditions import StopConditions
@@ -27,22 +27,8 @@ MUST_BE_PLAIN = (
 )
 
 
-class Sink(Protocol):
-    """A callable that takes the chunks of one request.
-
-    >>> from streamdec import DecoderPool, MockTokenizer
-    >>> pool = DecoderPool(MockTokenizer())
-    >>> texts = []
-    >>> pool.add("a")
-    >>> pool.attach("a", lambda chunk: texts.append(chunk.text))
-    >>> pool.step({"a": [1, 2]})
-    {}
-    >>> texts
-    ['Hello world']
-    """
-
-    def __call__(self, chunk: Chunk, /) -> object:
-        """Take ``chunk``, which has text or is the last chunk."""
+Sink = Callable[[Chunk], object]
+"""Takes the chunks of one request: each that has text, and the last. What it returns is ignored."""
 
 
 class DecoderPool:
@@ -85,7 +71,7 @@ class DecoderPool:
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
-        self._sinks: dict[RequestId, Callable[[Chunk], object]] = {}
+        self._sinks: dict[RequestId, Sink] = {}
         self._watch: GrowthWatch | None = None
         """Looks at the lists of ``_watched``, until it is known what the engine does."""
         self._watched: RequestId | None = None
@@ -268,6 +254,13 @@ class DecoderPool:
 
         Raises UnknownRequestError if the pool has no ``request_id``; TypeError for a sink that
         cannot be called.
+
+        >>> from streamdec import DecoderPool, MockTokenizer
+        >>> pool, texts = DecoderPool(MockTokenizer()), []
+        >>> pool.add("a")
+        >>> pool.attach("a", lambda chunk: texts.append(chunk.text))
+        >>> pool.step({"a": [1, 2]}), texts
+        ({}, ['Hello world'])
         """
         if request_id not in self:
             raise UnknownRequestError(request_id)
@@ -280,9 +273,7 @@ class DecoderPool:
                 raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
             self._sinks[request_id] = sink
 
-    def _send(
-        self, request_id: RequestId, request: object, sink: Callable[[Chunk], object], chunk: Chunk
-    ) -> None:
+    def _send(self, request_id: RequestId, request: object, sink: Sink, chunk: Chunk) -> None:
         """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool

@@ -86,7 +86,7 @@ class Stepper:
         waiting: the ids that were read before and do not belong to a chunk yet.
     """
 
-    __slots__ = ("__weakref__", "attribution", "decoder", "feed", "statistics", "step")
+    __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text. Raises the errors of the decoder."""
@@ -99,13 +99,15 @@ class Stepper:
         self, decoder: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
     ) -> None:
         self.decoder: Any = decoder
+        self.behind: Any = decoder_behind(decoder)
+        """The decoder that a tracer wraps; mostly ``decoder``."""
         self.attribution = self.statistics = None
         self.step, self.feed = methods_of(decoder)
         if return_token_ids:
             self.attribution = TokenAttribution(decoder, waiting)
             self.step, self.feed = self.attribution.step, self.attribution.feed
         if hooks.installed and not decoder.finished and not isinstance(decoder, TextStopDecoder):
-            counting = StreamStatistics(decoder, self.step, self.feed, hooks.installed)
+            counting = StreamStatistics(self.behind, self.step, self.feed, hooks.installed)
             self.step, self.feed, self.statistics = counting.step, counting.feed, counting
 
     @property
@@ -129,20 +131,19 @@ class Stepper:
 
         Raises RuntimeError if another stream or pool owns it.
         """
-        decoder = decoder_behind(self.decoder)
-        key = id(decoder)
+        key = id(self.behind)
         if key in _owners:
             raise RuntimeError(
-                f"another stream or pool still steps this decoder: {decoder!r:.80}; make a decoder "
-                "for each request, or close the other stream first (`await` its aclose(), or call "
-                "its close())"
+                f"another stream or pool still steps this decoder: {self.behind!r:.80}; make a "
+                "decoder for each request, or close the other stream first (`await` its aclose(), "
+                "or call its close())"
             )
         known = ref(self)
         _owners[key] = known, ref(reader, partial(_leave, key, known))
 
     def disown(self) -> None:
         """Let others step the decoder, if this owns it."""
-        key = id(decoder_behind(self.decoder))
+        key = id(self.behind)
         if key in _owners and _owners[key][0]() is self:
             del _owners[key]
 
@@ -184,9 +185,9 @@ class Reading(Stepper):
     """Reads the ids of outputs."""
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
-    most: int
+    most = MAX_TOKENS_AT_ONCE
     """The most tokens of a chunk."""
-    shows_all: bool
+    shows_all = False
     """Whether chunks without text are output."""
     num_taken = 0
     """The number of tokens of the last chunk of ``read``."""
@@ -204,6 +205,8 @@ class Reading(Stepper):
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
     """The error of a step, which is raised after the last chunk."""
+    _finish_reason: FinishReason = "length"
+    """The finish reason if the source ends without one."""
 
     def __init__(
         self,
@@ -220,6 +223,7 @@ class Reading(Stepper):
             raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
         if finish_reason != "length":
             check_finish_reason(finish_reason)
+            self._finish_reason = finish_reason
         if cumulative is not False:
             check_flag("cumulative", cumulative)
         if return_token_ids is not False:
@@ -242,9 +246,8 @@ class Reading(Stepper):
             self.outputs = OutputReader(ids, cumulative, index)
             self.id_type = int if ids is None and not cumulative else None
         super().__init__(decoder, return_token_ids=return_token_ids)
-        self.shows_all = chunk_by == "token"
-        self.most = 1 if self.shows_all else MAX_TOKENS_AT_ONCE
-        self._finish_reason = finish_reason
+        if chunk_by == "token":
+            self.shows_all, self.most = True, 1
         if decoder.finished:
             self._end(finish_reason)
             warn(
@@ -372,7 +375,7 @@ class BaseStream(Generic[M]):
     @property
     def match(self) -> StopMatch | None:
         """The stop that ended the text, and where it stands; None without one."""
-        found: StopMatch | None = getattr(decoder_behind(self.decoder), "match", None)
+        found: StopMatch | None = getattr(self._reading.behind, "match", None)
         return found
 
     @property

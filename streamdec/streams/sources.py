@@ -6,7 +6,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from time import monotonic
-from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Self
 
 from anyio.lowlevel import checkpoint
@@ -26,7 +25,8 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
-        _warn_of_ended(source)
+        if getattr(source, "gi_frame", source) is None:
+            _warn_of_ended()
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
@@ -39,22 +39,19 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
 
 def async_iterator_of(source: Any) -> AsyncIterator[Any]:
     """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
-    if hasattr(source, "__aiter__"):
-        _warn_of_ended(source)
-        iterator: AsyncIterator[Any] = source.__aiter__()
-        return iterator
-    return Blocking(iterator_of(source, "an (async) iterable"))
+    if not hasattr(source, "__aiter__"):
+        return Blocking(iterator_of(source, "an (async) iterable"))
+    if getattr(source, "ag_frame", source) is None:
+        _warn_of_ended()
+    iterator: AsyncIterator[Any] = source.__aiter__()
+    return iterator
 
 
-def _warn_of_ended(source: object) -> None:
-    """Warn if ``source`` is a generator that has ended: its text would be empty."""
-    if (type(source) is GeneratorType and source.gi_frame is None) or (
-        type(source) is AsyncGeneratorType and source.ag_frame is None
-    ):
-        warn(
-            "the source is a generator that has ended, so there is no text; call its function "
-            "again for each stream"
-        )
+def _warn_of_ended() -> None:
+    warn(
+        "the source is a generator that has ended, so there is no text; call its function again "
+        "for each stream"
+    )
 
 
 class Blocking:
@@ -115,10 +112,14 @@ class BaseClosing:
         self._is_done = True
         reading = self._reading
         reading.disown()
-        stop = None if reading.source_ended else self._on_stop
-        report = None if reading.statistics is None else partial(reading.report, cause)
-        # The report is last, so that a hook cannot keep the source open.
-        return [action for action in (stop, self._close, report) if action is not None]
+        actions: list[Callable[[], object]] = []
+        if self._on_stop is not None and not reading.source_ended:
+            actions.append(self._on_stop)
+        if self._close is not None:
+            actions.append(self._close)
+        if reading.statistics is not None:  # last, so that a hook cannot keep the source open
+            actions.append(partial(reading.report, cause))
+        return actions
 
     def raise_errors(self, error: BaseException | None = None) -> None:
         """Raise ``error``, or else the first error of closing. The others become notes."""
@@ -141,7 +142,7 @@ class BaseClosing:
 
 
 class Closing(BaseClosing):
-    """Closes a plain source, and is a context manager that closes it."""
+    """Closes a plain source."""
 
     def close(self, cause: BaseException | None = None) -> None:
         """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
@@ -155,13 +156,6 @@ class Closing(BaseClosing):
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(error)
-        self.note_on(error)
 
 
 def _check_completed(result: object) -> None:

@@ -148,7 +148,7 @@ def _chunks(
 ) -> Generator[Chunk, None, None]:
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
-    with closing:
+    try:
         for output in source:
             kind = type(output)
             if kind is id_type:
@@ -185,6 +185,11 @@ def _chunks(
                 yield chunk
         else:
             reading.end_with_source()
+    except BaseException as error:
+        closing.close(error)
+        closing.note_on(error)
+        raise
+    closing.close()
     if (last := reading.take_last()) is not None:
         yield last
     closing.raise_errors(reading.error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -110,6 +110,11 @@ class TextStream(BaseStream[M]):
     async def __aenter__(self) -> Self:
         self._note_entered()
         return self
+
+    if not TYPE_CHECKING:  # without it a type checker reports the mistake
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
 
     async def __aexit__(
         self,

@@ -17,6 +17,7 @@ from streamdec.testing.subjects import Subject
 _kept = lru_cache(maxsize=256)
 
 
+@_kept
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
@@ -25,13 +26,6 @@ def token_ids(
     The list has about ``max_size`` ids at most. With ``known``, all ids have a token. Without
     ``special``, none may be skipped.
     """
-    return _token_ids(subject, known, special, max_size)
-
-
-@_kept
-def _token_ids(
-    subject: Subject, known: bool, special: bool, max_size: int
-) -> st.SearchStrategy[list[int]]:
     kinds = [subject.usual, subject.usual, subject.partial]
     if special:
         kinds.append(subject.special)
@@ -48,6 +42,7 @@ def _token_ids(
     )
 
 
+@_kept
 def running_text(
     subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
 ) -> st.SearchStrategy[list[int]]:
@@ -57,13 +52,6 @@ def running_text(
     parts. Without ``silent`` there are no runs without text, which consist of unknown ids and, with
     ``skip_special_tokens``, of special ids.
     """
-    return _running_text(subject, skip_special_tokens, silent, max_size)
-
-
-@_kept
-def _running_text(
-    subject: Subject, skip_special_tokens: bool, silent: bool, max_size: int
-) -> st.SearchStrategy[list[int]]:
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
     skipped = set(subject.skipped if skip_special_tokens else ())
     unseen_ids = [*subject.unknown, *sorted(skipped)]

@@ -62,15 +62,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Return the name and the decode function of the library, for comparisons."""
         return "decode()", self.decode
 
-    def library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        """Return the name of the library, and its function from a text to ids.
-
-        For comparisons with ``encode``. For a GGUF file it is ``tokenizers``, which reads its
-        vocabulary, because llama.cpp is not imported. Raises
-        :class:`~streamdec.errors.EncodeError` if no library encodes.
-        """
-        raise EncodeError(f"{self!r} has no library that encodes")
-
     # --- special tokens ---------------------------------------------------------------------------
 
     @abstractmethod

@@ -37,23 +37,22 @@ class ChatTokenizer(Tokenizer, Protocol):
     _chat: TokenizerChat | None = None
     """Only a tokenizer that ``load_tokenizer`` made has one."""
 
-    def get_chat_template(self, *, fallback: Literal["simple"] | None = None) -> ChatTemplate:
+    def get_chat_template(self) -> ChatTemplate:
         """Return the :class:`~streamdec.chat.ChatTemplate` of the tokenizer.
 
         Its ``origin`` names the file. The template is read at the first call.
 
-        Without a template, ``fallback="simple"`` gives a simple one. Otherwise that raises
-        :class:`~streamdec.errors.ChatTemplateError`, which says where a template was looked for.
-        Raises :class:`~streamdec.errors.MissingExtraError` without jinja2.
+        Without a template, raises :class:`~streamdec.errors.ChatTemplateError`, which says where a
+        template was looked for. Raises :class:`~streamdec.errors.MissingExtraError` without jinja2.
         """
-        return _source_of(self).template(self.special_tokens, fallback)
+        return _source_of(self).template(self.special_tokens)
 
     def set_chat_template(self, template: NewTemplate | None = None, **options: Any) -> None:
         """Render with ``template`` from now on instead of the model's own.
 
         ``template`` is a text, the path of a file, several templates by name, or a
         :class:`~streamdec.chat.ChatTemplate`; None restores the model's own. ``options`` are
-        those of that class: ``profile``, ``now``, ``isolate``, ``special_tokens``, ``fallback``.
+        those of that class: ``profile``, ``now``, ``isolate``, ``special_tokens``.
 
         Raises :class:`~streamdec.errors.ChatTemplateError` for a file that cannot be read, for
         another type, and for a tokenizer that ``load_tokenizer`` did not make; TypeError for an
@@ -69,7 +68,6 @@ class ChatTokenizer(Tokenizer, Protocol):
         *,
         tokenize: Literal[False] = False,
         openai: bool = False,
-        fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> str: ...
 
@@ -80,7 +78,6 @@ class ChatTokenizer(Tokenizer, Protocol):
         *,
         tokenize: Literal[True],
         openai: bool = False,
-        fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> list[int]: ...
 
@@ -90,7 +87,6 @@ class ChatTokenizer(Tokenizer, Protocol):
         *,
         tokenize: bool = False,
         openai: bool = False,
-        fallback: Literal["simple"] | None = None,
         **options: Any,
     ) -> str | list[int]:
         r"""Render ``messages`` as the text of a prompt; with ``tokenize``, return its ids.
@@ -99,7 +95,6 @@ class ChatTokenizer(Tokenizer, Protocol):
         ``options`` (``tools``, ``add_generation_prompt`` and so on). The ids are those of
         ``encode(text, add_special_tokens=False)``, because templates write special tokens
         themselves. ``openai`` first converts messages of OpenAI's clients as vLLM and SGLang do.
-        ``fallback="simple"`` renders lines of role and content if the model has no template, and
         ``chat_template`` is a template for this call.
 
         Raises :class:`~streamdec.errors.ChatTemplateError` if there is no template, or if it fails;
@@ -118,7 +113,7 @@ class ChatTokenizer(Tokenizer, Protocol):
             if options.pop(name):
                 raise TypeError(f"{name!r} is not supported: the result is a str or a list of ids")
         is_needed = options.get("chat_template") is None
-        template = _source_of(self).template(self.special_tokens, fallback, is_needed=is_needed)
+        template = _source_of(self).template(self.special_tokens, is_needed=is_needed)
         if openai:
             messages = template.openai_messages(
                 messages,

@@ -72,13 +72,8 @@ def html_page(trace: Trace) -> str:
 def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     """What stands above the timeline."""
     header = trace.header
-    yield (
-        "decoder",
-        {
-            "decode_stream": "DecodeStream",
-            "stop": "StopSequenceDecoder",
-        }[header.machine],
-    )
+    kinds = {"decode_stream": "DecodeStream", "stop": "StopSequenceDecoder"}
+    yield "decoder", kinds[header.machine]
     yield "tokenizer", f"{header.tokenizer} ({header.tokenizer_class})".strip()
     yield "fingerprint", header.fingerprint or "not known"
     yield "route", header.route

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
-from itertools import islice
+from itertools import islice, tee
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
@@ -140,7 +140,13 @@ class Tracer(Generic[D]):
         Nothing is recorded if the stream had already ended. ``arguments`` and ``named`` are passed
         to the decoder.
         """
-        return self._flushed(self._machine.flush, *arguments, **named)
+        ended = self.decoder.finished
+        with self._noting_errors():
+            given = self._machine.flush(*arguments, **named)
+        if not ended:
+            chunk = _as_chunk(given)
+            self._end = End(chunk.text, chunk.finish_reason, chunk.stop_reason)
+        return given
 
     def reset(self) -> None:
         """Call the decoder's ``reset``, and begin a new trace."""
@@ -180,21 +186,14 @@ class Tracer(Generic[D]):
 
     def _several(self, call: Callable[[Any], Any], token_ids: Iterable[SupportsIndex]) -> Any:
         """Make a call with several ids, and record the effect of each on a fork."""
-        before, ids = self.decoder.fork(), _read(token_ids)
+        before, again = self.decoder.fork(), token_ids
+        if isinstance(token_ids, Iterator):
+            token_ids, again = tee(token_ids)
         with self._noting_errors():
             try:
-                return call(ids)
+                return call(token_ids)
             finally:
-                self._write_down(before, ids)
-
-    def _flushed(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        ended = self.decoder.finished
-        with self._noting_errors():
-            given = call(*arguments, **named)
-        if not ended:
-            chunk = _as_chunk(given)
-            self._end = End(chunk.text, chunk.finish_reason, chunk.stop_reason)
-        return given
+                self._write_down(before, again)
 
     @contextmanager
     def _noting_errors(self) -> Iterator[None]:
@@ -218,10 +217,7 @@ class Tracer(Generic[D]):
 
     @contextmanager
     def _doing_no_harm(self) -> Iterator[None]:
-        """Note an error of the recording alone, instead of raising it.
-
-        An example is a slow regex.
-        """
+        """Note an error of the recording alone, instead of raising it."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -284,27 +280,6 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:  # run from its sources
         return "not installed"
-
-
-def _read(token_ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
-    """Return the ids as a sequence, or an object that raises when it is read.
-
-    The object raises the error of the ids.
-    """
-    try:
-        return as_sequence(token_ids)
-    except Exception as error:  # noqa: BLE001 (the decoder raises it)
-        return _Unreadable(error)
-
-
-class _Unreadable:
-    """Ids that could not be read."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def __iter__(self) -> Iterator[SupportsIndex]:
-        raise self._error
 
 
 def _as_chunk(given: str | Chunk) -> Chunk:

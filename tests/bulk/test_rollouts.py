@@ -72,18 +72,6 @@ def check_spans(rollout: Rollout) -> None:
         assert span.byte_end == len(text[: span.end].encode())
 
 
-def test_a_hidden_id_has_no_part_of_the_character_that_it_interrupts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    conditions = StopConditions(eos_token_ids=2)
-    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd"])
-    monkeypatch.setattr(rollouts, "FEWEST_TOKENS", 0)
-    for row in ([0, 1, 2], [1, 2], [0, 2], [1, 1, 2, 2]):
-        decoder = StopSequenceDecoder(tokenizer, conditions, spans=True)
-        expected = streamed(decoder, row, spans=True)
-        assert decode_rollouts([row], tokenizer, conditions, spans=True) == [expected]
-
-
 # --- each row is what a stream gives --------------------------------------------------------------
 
 
@@ -197,25 +185,10 @@ def test_the_ids_of_a_stop_are_kept_whole() -> None:
 
 
 @both_ways
-def test_an_end_of_sequence_is_kept_and_its_padding_is_not() -> None:
-    (found,) = decode_rollouts([[0, 6, 6, 6]], TOKENIZER, STOP, spans=True)
-    assert (found.text, found.token_ids, found.finish_reason) == ("Hi", [0, 6], "stop")
-    assert found.match is not None
-    assert found.stop_reason is None
-    assert [(span.start, span.end) for span in found.spans or ()] == [(0, 2), (2, 2)]
-
-
-@both_ways
 def test_a_row_continues_its_prompt() -> None:
-    rows, prompts = [[5, 0], [5, 0], [0]], [[4], [], [0]]
+    rows, prompts = [[5, 0], [5, 0], [0]], map(iter, [[4], [], [0]])
     found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
     assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
-
-
-@both_ways
-def test_prompts_may_be_iterators() -> None:
-    found = decode_rollouts([[5], [0]], TOKENIZER, STOP, prompt_token_ids=map(iter, [[4], [0]]))
-    assert [each.text for each in found] == ["é", "Hi"]
 
 
 @both_ways
@@ -294,31 +267,23 @@ def test_arrays_are_sliced_and_stay_arrays() -> None:
 
 # --- rows that cannot be decoded ------------------------------------------------------------------
 
-BAD: list[tuple[Any, type[Exception]]] = [
-    (-100, TokenIdError),
-    (2**32, TokenIdError),
-    (2**64, TokenIdError),
-    (True, TokenIdError),
-    (1.0, TokenIdError),
-    (None, TokenIdError),
-    ("1", TokenIdError),
-]
+BAD: list[Any] = [-100, 2**32, 2**64, True, 1.0, None, "1"]
 
 
 @both_ways
-@pytest.mark.parametrize(("bad", "kind"), BAD, ids=lambda each: repr(each)[:20])
-def test_a_bad_id_ends_its_row_alone(bad: Any, kind: type[Exception]) -> None:
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+def test_a_bad_id_ends_its_row_alone(bad: Any, spans: bool) -> None:
     rows: Any = [[0, 1], [0, 4, bad, 1], [0, 6, bad], [bad], [1, 1]]
     logprobs = [[-1.0] * len(row) for row in rows]
-    found = decode_rollouts(rows, TOKENIZER, STOP, logprobs=logprobs, spans=True)
+    found = decode_rollouts(rows, TOKENIZER, STOP, logprobs=logprobs, spans=spans)
     assert [each.text for each in found] == ["Hi you", "Hicaf\ufffd", "Hi", "", " you you"]
     assert [each.finish_reason for each in found] == [None, "error", "stop", "error", None]
     assert [each.token_ids for each in found] == [[0, 1], [0, 4], [0, 6], [], [1, 1]]
     assert [each.logprobs for each in found] == [[-1.0] * len(each.token_ids) for each in found]
     assert [each.error is None for each in found] == [True, False, True, False, True]
-    assert isinstance(found[1].error, kind)
-    assert f"token 2 is out of range: {bad}" in str(found[1].error) or kind is TokenIdError
-    for each in found:
+    assert isinstance(found[1].error, TokenIdError)
+    for each in found if spans else ():
         check_spans(each)
 
 

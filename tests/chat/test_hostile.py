@@ -22,12 +22,16 @@ from typing import Any
 import pytest
 from jinja2.exceptions import SecurityError
 
-from streamdec.chat import ChatTemplate, rendering, static_check
+from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildPool, Rendering, render_isolated
-from streamdec.chat.rendering import compile_template, render_compiled
-from streamdec.chat.static_check import error_code, parse_template
+from streamdec.chat.rendering import (
+    compile_template,
+    error_code,
+    parse_template,
+    render_compiled,
+)
 from streamdec.children import child as processes
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
@@ -613,8 +617,8 @@ def test_the_page_states_the_limits_that_hold() -> None:
     page = (ROOT / "docs/how-to/render-chat-templates.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([\d,.]+) \|", page, re.MULTILINE))
     limits = {
-        "static.size": static_check.MAX_SIZE,
-        "static.depth": static_check.MAX_DEPTH,
+        "static.size": rendering.MAX_SIZE,
+        "static.depth": rendering.MAX_DEPTH,
         **{
             f"child.{name}": each
             for name, each in dataclasses.asdict(child_process.CHILD_LIMITS).items()

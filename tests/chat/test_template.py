@@ -118,7 +118,6 @@ def test_a_long_message_is_cut() -> None:
     ("options", "told"),
     [
         ({"profile": "modern"}, "profile must be 'classic' or 'hardened', not 'modern'"),
-        ({"fallback": "best"}, "fallback must be None or 'simple', not 'best'"),
     ],
 )
 def test_a_bad_option_is_rejected(options: dict[str, Any], told: str) -> None:
@@ -207,7 +206,7 @@ def test_an_error_of_a_callers_object_becomes_a_template_error() -> None:
 
 
 def test_rendering_without_a_template_raises() -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template: pass one, or fallback"):
+    with pytest.raises(ChatTemplateError, match="no chat template: pass one"):
         ChatTemplate(None).render(USER)
 
 
@@ -247,21 +246,7 @@ def test_messages_may_be_any_iterable_or_have_them() -> None:
         assert template.render(messages) == "Hi1"  # type: ignore[arg-type]
 
 
-def test_missing_special_tokens_are_undefined() -> None:
-    template = ChatTemplate(
-        "[{{ bos_token }}]{{ bos_token is defined }}", special_tokens={"bos_token": None}
-    )
-    assert template.render(USER) == "[]False"
-
-
 # --- variables ------------------------------------------------------------------------------------
-
-
-def test_variables_win_over_special_tokens() -> None:
-    template = ChatTemplate("{{ bos_token }}{{ x }}", special_tokens={"bos_token": "<s>", "x": "1"})
-    assert template.render(USER) == "<s>1"
-    assert template.render(USER, template_kwargs={"bos_token": "R", "x": "2"}) == "R2"
-    assert template.render(USER, template_kwargs={"x": "2"}, bos_token="K", x="3") == "K3"
 
 
 @pytest.mark.parametrize(
@@ -374,29 +359,6 @@ def test_an_isolated_template_sees_plain_data_in_both_profiles() -> None:
         assert apart.render([cases.Message("user", "Hi")], x=Opaque()) == "<Opaque>user"
 
 
-# --- without a template ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_the_simple_template_has_a_line_for_each_message(profile: str) -> None:
-    template = ChatTemplate(None, profile=profile, fallback="simple")
-    messages = [
-        {"role": "system", "content": "  Be terse.\n"},
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-        {"role": "assistant", "content": None, "tool_calls": []},
-        {"role": "assistant", "content": "Yes"},
-    ]
-    text, spans = template.render_with_spans(messages, add_generation_prompt=True)
-    assert text == "system:   Be terse.\n\nuser: a\nb\nassistant: \nassistant: Yes\nassistant:"
-    assert [text[start:end] for start, end in spans] == ["", "Yes"]
-    assert template.render(messages, continue_final_message=True).endswith("assistant: Yes")
-    assert template.origin.kind == "fallback"
-
-
-def test_a_fallback_is_not_taken_where_there_is_a_template() -> None:
-    assert ChatTemplate("own", fallback="simple").render(USER) == "own"
-
-
 # --- without jinja2 -------------------------------------------------------------------------------
 
 WITHOUT = """
@@ -406,8 +368,8 @@ import streamdec, streamdec.chat
 tokenizer = streamdec.load_tokenizer({path!r})
 calls = [
     lambda: streamdec.chat.ChatTemplate("x"),
-    lambda: tokenizer.apply_chat_template([], fallback="simple"),
-    lambda: tokenizer.get_chat_template(fallback="simple"),
+    lambda: tokenizer.apply_chat_template([]),
+    lambda: tokenizer.get_chat_template(),
 ]
 for call in calls:
     try:

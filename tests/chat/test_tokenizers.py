@@ -17,11 +17,12 @@ import pytest
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.chat.template import ChatTemplate
-from streamdec.errors import ChatTemplateError, StreamdecWarning
+from streamdec.errors import ChatTemplateError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.chat import cases
+from tests.cli.running import run
 from tests.support.files import LLAMA_TOKENS, SHARED, gguf, rank_file, sentencepiece, tekken
 
 pytest.importorskip("tiktoken")
@@ -109,39 +110,6 @@ def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path
     assert tokenizer.apply_chat_template(USER, return_dict=False, padding=False) == "False"
     with pytest.raises(TypeError, match="'return_tensors' is not supported"):
         tokenizer.apply_chat_template(USER, return_tensors="np")
-
-
-@pytest.mark.parametrize("isolate", [False, True])
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("add_generation_promt", "add_generation_prompt"),
-        ("continue_final_mesage", "continue_final_message"),
-        ("tool", "tools"),
-        ("document", "documents"),
-        ("tokenise", "tokenize"),
-        ("template_kwarg", "template_kwargs"),
-    ],
-)
-def test_a_misspelled_option_is_a_warning(
-    name: str, meant: str, isolate: bool, tmp_path: Path
-) -> None:
-    tokenizer = load(tmp_path)
-    template = "{{ messages[0].content }}{% if tools == 1 %}{% endif %}"
-    tokenizer.set_chat_template(template, isolate=isolate)
-    options: Any = {name: True}
-    told = f"the chat template has no variable {name!r}; did you mean the option {meant}?"
-    with pytest.warns(StreamdecWarning) as warned:
-        assert tokenizer.apply_chat_template(USER, **options) == "hello world"
-    assert [str(each.message) for each in warned] == [told]
-    assert [each.filename for each in warned] == [__file__]
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_variable_of_the_template_is_not_a_misspelled_option(tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, chat_template="{{ tool }}")
-    options: Any = {"tool": 7, "enable_thinking": True, "date": 1, "template_kwargs": {"docs": 1}}
-    assert tokenizer.apply_chat_template(USER, **options) == "7"
 
 
 # --- where the template is from -------------------------------------------------------------------
@@ -235,14 +203,8 @@ def test_the_error_for_a_missing_template_lists_the_files(format_: str, tmp_path
         tokenizer.apply_chat_template(USER)
     told = str(raised.value)
     assert f"{str(tmp_path)!r} has no chat_template.jinja" in told
-    assert told.endswith(
-        "; pass chat_template=, or fallback='simple' for lines of role and content"
-    )
+    assert told.endswith("; pass chat_template=")
     assert ("tokenizer.chat_template in its metadata" in told) == (format_ == "gguf")
-    text = tokenizer.apply_chat_template(USER, fallback="simple", add_generation_prompt=True)
-    assert text == "user: hello world\nassistant:"
-    with pytest.raises(ChatTemplateError, match="no chat template"):
-        tokenizer.apply_chat_template(USER)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -251,7 +213,6 @@ def test_a_template_for_one_rendering_needs_no_other(format_: str, tmp_path: Pat
     text = "{{ messages[0].content }}{{ eos_token }}!"
     found = tokenizer.apply_chat_template(USER, chat_template=text)
     assert found == f"hello world{tokenizer.special_tokens.eos_token or ''}!"
-    tokenizer.apply_chat_template(USER, fallback="simple")
     with pytest.raises(ChatTemplateError, match="no chat template"):
         tokenizer.apply_chat_template(USER)
 
@@ -338,3 +299,21 @@ def test_real_models_render_and_encode(name: str) -> None:
             ids = tokenizer.apply_chat_template(**options, tokenize=True)
             assert tokenizer.decode(ids, skip_special_tokens=False) == expected
     assert tried > 10
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_renders_a_named_template(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(DEMO.read_bytes())
+    named = [{"name": name, "template": f"{name}!"} for name in ("default", "rag")]
+    config = json.dumps({"chat_template": named})
+    (tmp_path / "tokenizer_config.json").write_text(config, encoding="utf-8")
+    line = ("chat", tmp_path, "-", "--template")
+    messages = json.dumps(USER).encode()
+    assert run(monkeypatch, *line, "rag", stdin=messages).out == "rag!"
+    other = run(monkeypatch, *line, "none", stdin=messages)
+    assert other.status == 2
+    assert "'none' is not a file, and the templates are default, rag" in other.err

@@ -1,4 +1,4 @@
-"""``docs/llms.txt`` has the links of the front page, and its code runs."""
+"""``llms.txt`` of the site has the links of the front page, and its code runs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from pathlib import Path
 import pytest
 
 import streamdec
-from tests.support.pages import ROOT, Page
+from tests.support.pages import ROOT
 
-TEXT = Page("docs/llms.txt")
+TEXT: str = runpy.run_path(str(ROOT / "docs" / "llms_txt.py"))["text"]()
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)]+)\): .+$", re.MULTILINE)
-
-
-def test_the_file_is_current() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "make_llms_txt.py"))
-    assert TEXT.text == script["text"](), "run scripts/make_llms_txt.py"
 
 
 def test_it_has_the_form_of_llms_txt() -> None:
     """A title, a quoted summary, then text without headings, then lists of links under headings."""
-    head, *sections = re.split(r"^## ", TEXT.text, flags=re.MULTILINE)
+    head, *sections = re.split(r"^## ", TEXT, flags=re.MULTILINE)
     title, blank, summary, *_ = head.splitlines()
     assert (title, blank, summary[:2]) == ("# streamdec", "", "> ")
     outside_code = re.sub(r"^```.*?^```$", "", head, flags=re.MULTILINE | re.DOTALL)
@@ -38,7 +33,7 @@ def test_it_has_the_form_of_llms_txt() -> None:
 
 
 def test_it_links_every_page() -> None:
-    found = {*LINK.findall(TEXT.text)}
+    found = {*LINK.findall(TEXT)}
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert found == {
         f"{path[:-3]}.html" if "/api/" in path else f"_sources/{path}.txt"
@@ -51,7 +46,7 @@ def test_its_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    around, by_hand = TEXT.of_kind("python")
+    around, by_hand = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     exec(around, names)
     tokenizer, answer = names["tokenizer"], names["answer"]
@@ -64,10 +59,10 @@ def test_its_code_runs(
 
 def test_the_names_in_the_file_exist() -> None:
     options = {each.name for each in dataclasses.fields(streamdec.StopConditions)}
-    listed = re.search(r"themselves: (.+?)\.\s+There is no", TEXT.text, re.DOTALL)
+    listed = re.search(r"themselves: (.+?)\.\s+There is no", TEXT, re.DOTALL)
     assert listed is not None
     assert {*re.findall(r"`(\w+)`", listed[1])} == options
-    gist = TEXT.text.partition("\n## ")[0]
+    gist = TEXT.partition("\n## ")[0]
     for name in re.findall(r"`([A-Z]\w+)[.(`]", gist):
         assert hasattr(streamdec, name), name
     for module, name in re.findall(r"`(streamdec\.[\w.]+)\.([A-Z]\w+)`", gist):

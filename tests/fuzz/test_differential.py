@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fuzz import differential
-from fuzz.differential import Case, Run, Source, Tally, main, problem, record, table
+from fuzz.differential import Case, Run, Source, problem
 from streamdec import DecodeStream
 from streamdec.core.strings import StopStrings
 from tests.strategies import Subject
@@ -77,26 +75,3 @@ def test_a_broken_stream_is_found_and_shrunk(
     monkeypatch.undo()
     assert not problem(own_subject(), case)
     assert run.tallies["bytes"].mismatches == 1
-
-
-def test_runs_add_up(tmp_path: Path) -> None:
-    path = tmp_path / "counts.json"
-    record(path, {"a": Tally(streams=1, tokens=2000)})
-    sums = record(path, {"a": Tally(streams=2, tokens=3), "b": Tally(stopped_tokens=4)})
-    assert sums == {"a": Tally(streams=3, tokens=2003), "b": Tally(stopped_tokens=4)}
-    assert table(sums).splitlines()[2:] == [
-        "| a | 3 | 2,003 | 0 | 0 | 0 |",
-        "| b | 0 | 0 | 0 | 4 | 0 |",
-        "| **2 tokenizers** | 3 | 2,003 | 0 | 4 | 0 |",
-    ]
-
-
-def test_the_command_prints_the_table_and_the_rate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "counts.json"
-    assert main(["--hours", "0.0001", "--only", "mock_words", "--record", str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("| tokenizer | streams |")
-    assert printed.rstrip().endswith("tokens a second")
-    assert json.loads(path.read_text()).keys() == {"mock_words"}

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from fuzz import encode, mutants
-from fuzz.mutants import MUTANTS, ROOT, Mutant, Outcome, changed, report
+from fuzz.mutants import MUTANTS, Mutant, changed
+from fuzz.random_mutants import ROOT
 
 
 def copy_of(mutant: Mutant, folder: Path) -> Path:
@@ -53,25 +54,3 @@ def test_a_filter_without_a_match_is_an_error(
 def test_the_page_says_how_many_there_are() -> None:
     page = (ROOT / "docs" / "explanation" / "proof.md").read_text("utf-8")
     assert re.findall(r"They do for all (\d+)\s+mutants", page) == [str(len(MUTANTS))]
-
-
-def test_an_old_text_that_is_missing_in_the_code_is_an_error(tmp_path: Path) -> None:
-    mutant = MUTANTS[0]._replace(old="no such line")
-    copy_of(mutant, tmp_path)
-    with pytest.raises(ValueError, match="has 0 times 'no such line'"):
-        changed(mutant, tmp_path)
-
-
-def test_survivors_and_failed_mutants_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    one, two, three = MUTANTS[:3]
-    outcomes = [
-        Outcome(one, 1, 2.0, "FAILED tests/test_a.py::test_b - AssertionError"),
-        Outcome(two, 0, 3.0, "12 passed"),
-        Outcome(three, 4, 3.0, "ERROR: file not found"),
-    ]
-    assert report(outcomes) == 2
-    first, second, third = capsys.readouterr().out.splitlines()
-    assert first.startswith("caught ")
-    assert first.endswith("(tests/test_a.py::test_b)")
-    assert second.startswith("SURVIVED")
-    assert third.startswith("SURVIVED")

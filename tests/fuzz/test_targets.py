@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from fuzz import harness, targets
+from fuzz import harness
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
-from fuzz.edits import LONGEST, edit_bytes, edit_json
+from fuzz.edits import LONGEST, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf
@@ -57,7 +56,7 @@ def test_every_seed_that_is_made_is_in_the_corpus(name: str) -> None:
     target = target_named(name)
     assert target.name == name
     made, committed = target.seeds(), corpus_of(target)
-    assert len(made) >= 5
+    assert len(committed) >= 5
     assert made.keys() <= committed.keys()
     assert max(map(len, committed.values())) <= LONGEST
 
@@ -159,75 +158,3 @@ def test_a_finding_is_small_kept_shown_and_replayed(
     large.write_bytes(b'{"ids": [1, 2, 3, 4, 99], "more": {"a": []}}')
     assert main(target, ["--smaller", str(large)]) == harness.FOUND
     assert len(json.loads((tmp_path / "large-smaller").read_bytes())["ids"]) == 3
-
-
-def test_a_run_without_a_failing_case_reports_no_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = _target(tmp_path, monkeypatch, Case)
-    main(target, ["--seeds"])
-    assert main(target, ["--without-atheris", "--seconds=0.1"]) == 0
-    assert capsys.readouterr().out.endswith(" inputs of toy, no finding\n")
-
-
-def test_replay_takes_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``--keep`` keeps the corpus in the folder of findings."""
-    target = _target(tmp_path, monkeypatch, Case)
-    main(target, ["--seeds"])
-    (target.folder / "corpus").mkdir()
-    assert main(target, [str(target.folder)]) == 0
-    assert capsys.readouterr().out == "1 replayed, 0 findings\n"
-    with pytest.raises(SystemExit) as ended:
-        main(target, [str(target.folder / "one"), str(tmp_path / "absent")])
-    assert ended.value.code == 2  # not the status of a finding
-    assert f"no such file: {tmp_path / 'absent'}" in capsys.readouterr().err
-
-
-def test_a_panic_of_a_library_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Panic(BaseException):
-        pass
-
-    def panics(data: bytes) -> None:
-        if b"300" not in data:
-            raise Panic
-
-    target = _target(tmp_path, monkeypatch, panics)
-    main(target, ["--seeds"])
-    found = hunt(target, SECONDS, 1)
-    assert isinstance(found, Finding)
-    assert isinstance(found.error, Panic)
-
-
-def test_a_failing_target_is_reported_with_its_output(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcomes = {
-        "utf8": targets.Outcome("utf8", 0, 1.0, "long"),
-        "jail": targets.Outcome("jail", 77, 2.0, "why"),
-    }
-    monkeypatch.setattr(targets, "run", lambda name, **_: outcomes[name])
-    assert targets.main(["--only=utf8", "--only=jail"]) == 1
-    printed = capsys.readouterr().out
-    assert "why" in printed
-    assert "long" not in printed
-    assert "jail            2.0 s of" in printed
-    assert printed.endswith("FAILED, exit 77\n")
-    with pytest.raises(SystemExit):
-        targets.main(["--only=nothing"])
-
-
-def test_edited_json_is_other_json() -> None:
-    seed = json.dumps({"a": [1, "b", {"c": None}], "d": True}).encode()
-    edited = {edit_json(seed, random.Random(number), ["word"]) for number in range(300)}
-    assert len(edited) > 100
-    for data in edited:
-        json.loads(data)
-
-
-def test_the_same_choices_edit_alike() -> None:
-    data = bytes(range(40))
-    once, again = ([edit_bytes(data, random.Random(n)) for n in range(50)] for _ in range(2))
-    assert once == again
-    assert len({*once}) > 25

@@ -312,22 +312,3 @@ def test_an_object_that_is_not_a_mapping_is_rejected(read: Reader, wrong: Any) -
         match=rf"^request must be a mapping, .*model_dump\(\).*, not {type(wrong).__name__}$",
     ):
         read(wrong)
-
-
-@pytest.mark.parametrize(
-    ("read", "request_", "kind", "message"),
-    [
-        (from_openai, {"stop": ""}, ValueError, "stop: an empty stop would match everywhere"),
-        (from_openai, {"stop": 5}, TypeError, "stop must be a string or a list of strings, not 5"),
-        (from_openai, {"max_completion_tokens": 0}, ValueError, "max_tokens must be at least 1"),
-        (from_vllm, {"stop_token_ids": ["2"]}, TokenIdError, "stop_token_ids is of type str: '2'"),
-        (from_vllm, {"max_tokens": True}, ValueError, "max_tokens must be an integer, not True"),
-        (from_vllm, {"ignore_eos": 1}, TypeError, "ignore_eos must be True or False, not 1"),
-        (from_vllm, {"min_tokens": 6, "max_tokens": 5}, ValueError, r"min_tokens \(6\) must not"),
-    ],
-)
-def test_wrong_values_get_the_errors_of_the_conditions(
-    read: Reader, request_: dict[str, Any], kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=f"^{message}"):
-        read(request_)

@@ -65,21 +65,6 @@ def test_closing_wakes_a_reader() -> None:
     assert found == [[]]
 
 
-def test_a_thread_and_a_reader_at_full_speed() -> None:
-    feed = RowFeed()
-
-    def produce() -> None:
-        for count in range(2_000):
-            feed.put({count % 3: Chunk(f"{count} ")})
-        feed.end()
-
-    threading.Thread(target=produce).start()
-    texts = ["", "", ""]
-    for row, text in taken(feed):
-        texts[row] += text
-    assert texts == ["".join(f"{each} " for each in range(row, 2_000, 3)) for row in range(3)]
-
-
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_task_is_woken_from_a_thread(backend: str) -> None:
     feed = RowFeed()

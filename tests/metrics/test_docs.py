@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 
+import yaml
+
 from streamdec.metrics import INSTRUMENTS
+from tests.metrics.test_prometheus import named
 from tests.support.pages import Page, printed_by
 
 PAGE = Page("docs/reference/metrics.md")
+ALERTS = Page("docs/reference/metrics.md", "What to alert on")
 COUNT = """
 from streamdec import MockTokenizer, iter_chunks
 for _ in range(3):
     list(iter_chunks([0], MockTokenizer.from_tokens([b"a"])))
 """
 LINE = 'streamdec_streams_total{finish_reason="length",route="bytes",tokenizer_type="mock"} 3.0'
-
-
-def test_every_block_is_tried() -> None:
-    assert sorted({*PAGE.kinds}) == ["python", "text", "yaml"]
-    assert len(PAGE.of_kind("python")) == 3
-    assert len(PAGE.examples) == 1
 
 
 def test_a_port_of_its_own_serves_them() -> None:
@@ -44,3 +42,20 @@ def test_opentelemetry_exports_them_to_the_console() -> None:
 def test_the_hook_prints_what_the_page_says() -> None:
     [(code, text)] = PAGE.examples
     assert printed_by(code) == text.splitlines()
+
+
+def test_alerts_use_metrics_and_labels_that_exist() -> None:
+    [rules] = PAGE.of_kind("yaml")
+    alarms = yaml.safe_load(rules)["groups"][0]["rules"]
+    known = {"le"} | {label for each in INSTRUMENTS for label in each.labels}
+    for query in (alarm["expr"] for alarm in alarms):
+        asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", query)
+        assert asked
+        for name, labels in asked:
+            instrument = named(name)
+            assert name.endswith(("_sum", "_count", "_bucket")) == (instrument.kind == "histogram")
+            assert {*re.findall(r"(\w+)=", labels)} <= {*instrument.labels}
+        for labels in re.findall(r"sum by \(([^)]+)\)", query):
+            assert {*labels.split(", ")} <= known
+    explained = re.findall(r"^\| `(\w+)` \|", ALERTS.text, re.MULTILINE)
+    assert explained == [alarm["alert"] for alarm in alarms]

@@ -37,16 +37,6 @@ def test_an_instrument_is_exported_as_the_table_says(each: Instrument, ran: Run)
         ]
 
 
-def test_errors_have_the_attribute_of_the_semantic_conventions(ran: Run) -> None:
-    [point] = ran.opentelemetry["streamdec.stream.errors"].data.data_points
-    assert dict(point.attributes or {}) == {
-        "tokenizer_type": "huggingface",
-        "error.type": "OSError",
-    }
-    [point] = ran.opentelemetry["streamdec.load.errors"].data.data_points
-    assert dict(point.attributes or {}) == {"error.type": "TokenizerLoadError"}
-
-
 def test_without_the_library_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

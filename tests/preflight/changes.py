@@ -169,7 +169,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     ),
     "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", entry(260, "<tool>")),
     "ADDED_TOKEN_ID_NOT_HONOURED": ("error", both(own(270, "<gap>"), entry(270, "<gap>"))),
-    "ADDED_TOKEN_DUPLICATE_CONTENT": ("warning", own(260, "<|pad|>")),
     "ADDED_TOKENS_DECODER_ABSENT": ("info", drop("added_tokens_decoder")),
     "ADDED_TOKENS_DECODER_SHAPE": ("error", say(added_tokens_decoder=[added("<|im_end|>")])),
     "EXTRA_SPECIAL_TOKENS_LIST": ("info", say(extra_special_tokens=["<|im_start|>"])),
@@ -217,7 +216,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "TOKENIZER_CLASS_REQUIRES_V5": ("info", say(tokenizer_class="TokenizersBackend")),
     "TOKENIZER_CLASS_UNKNOWN": ("warning", say(tokenizer_class="AcmeTokenizerFast")),
     "TOKENIZER_REMOTE_CODE": ("warning", say(auto_map=["tokenization_acme.Acme", None])),
-    "TOKENIZER_MISTRAL_NATIVE": ("info", file("tekken.json", "{}")),
     "ADD_BOS_EOS_FLAG_IGNORED": ("info", say(add_bos_token=True)),
     "CHAT_TEMPLATE_MISSING": ("warning", drop("chat_template")),
     "CHAT_TEMPLATE_BYPASSED": ("info", config(model_type="gpt_oss")),
@@ -229,17 +227,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "CHAT_TEMPLATE_NO_DEFAULT": (
         "error",
         say(chat_template=[{"name": "tool_use", "template": CHATML}]),
-    ),
-    "CHAT_TEMPLATE_NAMED": (
-        "info",
-        say(chat_template=[{"name": n, "template": CHATML} for n in ("default", "tool_use")]),
-    ),
-    "CHAT_TEMPLATE_DEFAULT_COLLISION": (
-        "warning",
-        both(
-            file("chat_template.jinja", CHATML),
-            file("additional_chat_templates/default.jinja", CHATML),
-        ),
     ),
     "CHAT_TEMPLATE_LEGACY_JSON": ("warning", file("chat_template.json", {"chat_template": CHATML})),
     "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
@@ -284,11 +271,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
         "info",
         file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
     ),
-    "QUANT_MULTIPLE_DISAGREE": (
-        "error",
-        config(quantization_config={"quant_method": "fp8"}, compression_config=QUANT),
-    ),
-    "QUANT_NO_METHOD": ("warning", config(quantization_config={"quant_algo": "FP8"})),
     "QUANT_KV_SCHEME_NULL": (
         "info",
         config(quantization_config={**QUANT, "kv_cache_scheme": None}),

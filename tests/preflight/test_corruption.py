@@ -17,7 +17,7 @@ from tests.preflight.changes import CASES
 from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.making import control, shared_snapshots
 
-ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6", "dynamo", "smg", "mlx-lm")
+ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6")
 
 
 def _bases() -> list[str | Path]:

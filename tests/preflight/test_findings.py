@@ -13,11 +13,11 @@ from streamdec.preflight.rules import RULES
 from tests.preflight.changes import CASES, RENDERED, both, config, drop, flag, say, template
 from tests.preflight.making import CHATML, control
 
-NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD"}
+NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"}
 """Only the hub can say so."""
 
 
-MADE_OTHERWISE = {"FILE_OUTSIDE_FOLDER", "CHAT_TEMPLATE_NOT_INSPECTED", "COMMIT_UNVERIFIED"}
+MADE_OTHERWISE = {"FILE_OUTSIDE_FOLDER", "CHAT_TEMPLATE_NOT_INSPECTED"}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
     assert "tokenization_utils_tokenizers.py" in finding.reference[0]
 
 
-@pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.11.1"])
+@pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
 def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
     change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
     folder = control(change).write(tmp_path)
@@ -150,9 +150,3 @@ def test_null_content_is_tried_with_and_without_a_call(content: str, tmp_path: P
     text = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
     report = inspect(control(template(text)).write(tmp_path))
     assert "CHAT_TEMPLATE_NONE_CONTENT_LEAK" in report.codes
-
-
-def test_a_folder_of_the_hubs_cache_is_not_verified(tmp_path: Path) -> None:
-    parts = control()
-    folder = tmp_path / "models--a--b" / "snapshots" / ("0f" * 20)
-    assert inspect(parts.write(folder), render=False).codes == {"COMMIT_UNVERIFIED"}

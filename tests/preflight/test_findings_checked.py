@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.preflight import inspect
-from tests.preflight.changes import both, config, entry, file, own, say, template
-from tests.preflight.making import CHATML, Parts, control
+from tests.preflight.changes import both, config, entry, own, say, template
+from tests.preflight.making import CHATML, control
 
 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
@@ -34,27 +33,6 @@ def test_a_token_that_is_called_special_is_checked_after_loading(
     is_called_special = form == "list" or key == "extra_special_tokens"
     assert ("EXTRA_SPECIAL_NOT_SKIPPED" in report.codes) == (is_printed and is_called_special)
     assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
-
-
-MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}
-
-
-@pytest.mark.parametrize(
-    ("change", "engines"),
-    [
-        (config(quantization_config={"bits": 4}), {"vllm", "sglang", "transformers"}),
-        (config(quantization_config={"quant_algo": "FP8"}), {"vllm", "sglang", "transformers"}),
-        (config(quantization_config=MODELOPT), {"sglang", "transformers"}),
-        (file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}), set()),
-    ],
-)
-def test_an_algorithm_is_a_method_for_some(
-    change: Callable[[Parts], None], engines: set[str], tmp_path: Path
-) -> None:
-    """As in vLLM's ``model_arch_config_convertor.py``."""
-    report = inspect(control(change).write(tmp_path), render=False)
-    found = {name for f in report.findings if f.code == "QUANT_NO_METHOD" for name in f.engines}
-    assert found == engines
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,6 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
     ("ADDED_TOKEN_ONLY_IN_CONFIG", "another id", entry(261, "<|pad|>")),
     ("ADDED_TOKEN_ONLY_IN_CONFIG", "a word of the model", entry(64, "a")),
     ("ADDED_TOKEN_ID_NOT_HONOURED", "no gap", both(own(260, "<next>"), entry(260, "<next>"))),
-    ("ADDED_TOKEN_DUPLICATE_CONTENT", "the two files have it once each", entry(259, "<|pad|>")),
     (
         "SPECIAL_TOKENS_MAP_OVERRIDES",
         "the same in another form",
@@ -173,11 +172,6 @@ NEAR_MISSES: list[tuple[str, str, Callable[[Parts], object]]] = [
             config(quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4"}),
             file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
         ),
-    ),
-    (
-        "QUANT_MULTIPLE_DISAGREE",
-        "the same twice",
-        config(quantization_config=QUANT, compression_config=QUANT),
     ),
 ]
 

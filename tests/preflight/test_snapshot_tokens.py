@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from streamdec.folders.declared_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.snapshot_tokens import Tokens
-from streamdec.preflight.vocabulary import Vocabulary
+from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control
 from tests.support.added_vocabulary import AddedVocabulary
 
@@ -116,10 +115,9 @@ def test_added_tokens_get_the_ids_that_the_library_gives(
             parts.tokenizer["added_tokens"] = []
         library = AddedVocabulary(json.dumps(parts.tokenizer))
         given = () if builds else (Token(text, special=True) for _, text in own)
-        ours = Vocabulary(parts.tokenizer["model"]["vocab"], given)
-        for each in (first, second):
-            library._tokenizer.add_tokens(each)
-            ours.add(each)
+        ours = Vocabulary(parts.tokenizer["model"]["vocab"], [*given, *first, *second])
+        library._tokenizer.add_tokens(first)
+        library._tokenizer.add_tokens(second)
         assert dict(sorted(ours.added.items())) == library.added()
         for text in (*SPECIAL, "a", "é", "<x>", "<y>", "<z>", "!"):
             assert ours.id_of(text) == library.id_of(text)

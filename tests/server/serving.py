@@ -58,6 +58,8 @@ class EchoEngine:
 
     def reset(self) -> None:
         self.runs: list[Run] = []
+        self.says: Sequence[Sequence[Any]] = ()
+        """The outputs of each sample, in place of the prompt."""
         self.then = "ends"
         """Or it "hangs", "breaks", or gives "errors" or "filters" by its finish_reason."""
         self.is_plain = False
@@ -73,6 +75,9 @@ class EchoEngine:
         return self._plain(run) if self.is_plain else self._async(run)
 
     def _outputs(self, run: Run) -> Iterator[Any]:
+        if self.says:
+            yield from self.says[run.params.index]
+            return
         for start in range(0, len(run.prompt), self.size):
             ids = run.prompt[start : start + self.size]
             run.num_given += len(ids)

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from streamdec import SourceError
-from streamdec.server import ReplayEngine, create_app, load_engine
+from streamdec.server import create_app, load_engine
 
 MODULE = """
 import lacking
@@ -94,11 +94,6 @@ def test_an_error_after_the_end_of_an_answer_is_only_logged(
         assert "the worker has gone" in caplog.text or body.get("stream")
 
 
-def test_unknown_ids_are_skipped(tokenizer: Any) -> None:
-    ids = [*tokenizer.encode("One").ids, 10**6]
-    assert answer_of(tokenizer, ReplayEngine(ids, 0)).json()["choices"][0]["text"] == "One"
-
-
 def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> None:
     told = []
 
@@ -115,14 +110,6 @@ def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> Non
 
     assert answer_of(tokenizer, Engine()).is_success
     assert told == ["begun", "called", "ended"]
-
-
-def test_clients_get_the_finish_reason_of_an_engine(tokenizer: Any) -> None:
-    def engine(prompt: list[int], _: Any) -> Iterator[Any]:
-        yield {"token_ids": prompt, "finish_reason": "content_filter"}
-
-    choice = answer_of(tokenizer, engine).json()["choices"][0]
-    assert (choice["text"], choice["finish_reason"]) == ("One two", "content_filter")
 
 
 @pytest.mark.parametrize(

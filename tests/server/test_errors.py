@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.server.conftest import Served
+from tests.support.clients import anthropic_at
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -217,3 +218,25 @@ def test_an_engine_that_fails(server: Served, client: OpenAI, then: str, is_plai
             text += chunk.choices[0].text
     assert text == "One two"
     assert "secret" not in str(failed.value)
+
+
+@pytest.mark.parametrize("then", ["breaks", "errors"])
+def test_anthropics_client_gets_the_text_and_the_error(server: Served, then: str) -> None:
+    import anthropic
+
+    server.engine.then = then
+    options: Any = {"model": "tiny", "max_tokens": 50, "messages": HI}
+    with anthropic_at(server.url) as client, pytest.raises(anthropic.APIStatusError) as whole:
+        client.messages.create(**options)
+    text = ""
+    with (  # noqa: PT012 (what came before counts)
+        anthropic_at(server.url) as client,
+        pytest.raises(anthropic.APIStatusError) as streamed,
+        client.messages.stream(**options) as events,
+    ):
+        for each in events.text_stream:
+            text += each
+    assert text == "user: Hiassistant: "
+    for failed in (whole, streamed):
+        assert "api_error" in str(failed.value)
+        assert "secret" not in str(failed.value)

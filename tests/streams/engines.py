@@ -17,9 +17,10 @@ from typing import Any, Self
 
 from anyio.lowlevel import checkpoint
 
-from streamdec import Chunk
+from streamdec import Chunk, iter_chunks
 
 __all__ = [
+    "Awaited",
     "BoomError",
     "Engine",
     "PlainEngine",
@@ -27,6 +28,7 @@ __all__ = [
     "drained",
     "grouped",
     "plain_generator",
+    "plain_stream",
 ]
 
 
@@ -155,3 +157,38 @@ def grouped(token_ids: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
 async def drained(chunks: AsyncIterable[Chunk]) -> list[Chunk]:
     """All chunks, to the end."""
     return [chunk async for chunk in chunks]
+
+
+class Awaited:
+    """A TextIterator with the methods of a TextStream, for tests of both."""
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = chunks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chunks, name)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        try:
+            chunk: Chunk = next(self._chunks)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        return chunk
+
+    async def aclose(self) -> None:
+        self._chunks.close()
+
+    async def __aenter__(self) -> Self:
+        self._chunks.__enter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._chunks.__exit__(*error)
+
+
+def plain_stream(source: Any, decoder: Any, **options: Any) -> Any:
+    """Return ``iter_chunks(...)`` as ``stream`` or ``wrap`` would."""
+    return Awaited(iter_chunks(source, decoder, **options))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +24,12 @@ from streamdec import (
     TextStream,
     TokenIdError,
     TokenQueue,
-    iter_chunks,
     wrap,
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.streams.reading import Machine
-from streamdec.streams.text_iterator import TextIterator
 from tests.stop_laws import Setup
-from tests.streams.engines import BoomError, Engine, PlainEngine
+from tests.streams.engines import BoomError, Engine, PlainEngine, plain_stream
 
 MACHINES: dict[str, Callable[[Setup], Machine]] = {
     "StopSequenceDecoder": lambda setup: setup.decoder(),
@@ -110,7 +108,7 @@ class Reader:
 
     def __init__(
         self,
-        stream: TextStream[Any] | TextIterator[Any],
+        stream: TextStream[Any],
         engine: Engine | PlainEngine,
         trail: Trail,
     ) -> None:
@@ -155,6 +153,22 @@ class Reader:
         )
 
 
+def opened(
+    outputs: Iterable[Any],
+    machine: Machine,
+    *,
+    is_plain: bool,
+    error: Exception | None = None,
+    **options: Any,
+) -> tuple[Engine | PlainEngine, Any]:
+    """An engine, and a stream over it with the methods of a TextStream."""
+    if is_plain:
+        plain = PlainEngine(outputs, error=error)
+        return plain, plain_stream(plain, machine, **options)
+    engine = Engine(outputs, error=error)
+    return engine, wrap(engine, machine, **options)
+
+
 # --- law 0: however the ids come ------------------------------------------------------------------
 
 
@@ -163,11 +177,12 @@ async def as_the_machine(
     trail: Trail,
     outputs: Sequence[Sequence[Any]],
     shape: Callable[[Sequence[Any]], Any] = list,
+    *,
+    is_plain: bool = False,
     **options: Any,
 ) -> list[Chunk]:
     """A stream over an engine that gives ``outputs`` does what ``trail`` is, chunk by chunk."""
-    engine = Engine(map(shape, outputs))
-    stream = wrap(engine, machine, **options)
+    engine, stream = opened(map(shape, outputs), machine, is_plain=is_plain, **options)
     reader, error = Reader(stream, engine, trail), None
     try:
         async for chunk in stream:
@@ -177,28 +192,6 @@ async def as_the_machine(
     reader.check(error)
     _pulled_no_more_than_needed(engine, trail, outputs)
     assert [chunk async for chunk in stream] == []
-    return reader.chunks
-
-
-def plain_as_the_machine(
-    machine: Machine,
-    trail: Trail,
-    outputs: Sequence[Sequence[Any]],
-    shape: Callable[[Sequence[Any]], Any] = list,
-    **options: Any,
-) -> list[Chunk]:
-    """The same without waiting."""
-    engine = PlainEngine(map(shape, outputs))
-    stream = iter_chunks(engine, machine, **options)
-    reader, error = Reader(stream, engine, trail), None
-    try:
-        for chunk in stream:
-            reader.take(chunk)
-    except TokenIdError as caught:
-        error = caught
-    reader.check(error)
-    _pulled_no_more_than_needed(engine, trail, outputs)
-    assert [*stream] == []
     return reader.chunks
 
 
@@ -282,12 +275,13 @@ async def resumes(
     token_ids: Sequence[int],
     place: int,
     restore: Callable[[Any], Machine],
+    *,
+    is_plain: bool,
     **options: Any,
 ) -> None:
     """An engine breaks before token ``place``; another continues from JSON as the first would."""
     boom = BoomError("the engine broke")
-    engine = Engine(token_ids[:place], error=boom)
-    stream = wrap(engine, machine, **options)
+    engine, stream = opened(token_ids[:place], machine, is_plain=is_plain, error=boom, **options)
     text, error = await read(stream)
     assert engine.closings == 1
     if error is not boom:  # it was over before that

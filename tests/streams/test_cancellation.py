@@ -1,9 +1,10 @@
-"""Cancellation at every place where a stream waits: the engine is closed, and nothing is lost."""
+"""Cancellation of readers without an await, of queues, and by engines that hold scopes."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 from streamdec import (
     Chunk,
     MockTokenizer,
+    SourceError,
     TextStream,
     TokenQueue,
     stream,
@@ -21,7 +23,6 @@ from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-IDS = [A, B, 4, 5, B, 4, A]
 
 
 class Reader:
@@ -63,6 +64,46 @@ async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[A
     assert reader.scope.cancelled_caught
     assert (engine.closings, engine.is_closed) == (1, True)
     assert len(reader.text) == reader.chunks.decoder.num_tokens <= MAX_TOKENS_AT_ONCE
+
+
+# --- scopes of the engine (PEP 789) ---------------------------------------------------------------
+
+NEVER = 60
+
+
+@pytest.mark.anyio
+async def test_a_task_group_across_a_yield_cannot_be_closed() -> None:
+    """Each ``aclose()`` of it raises. The last chunk is output before the error."""
+
+    async def generate() -> AsyncGenerator[int, None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep, NEVER)
+            yield A
+            yield STOP
+
+    chunks = stream(generate(), TOKENIZER, stop="STOP")
+    assert (await anext(chunks)).text == "a"
+    assert (await anext(chunks)).finish_reason == "stop"
+    with pytest.raises(SourceError, match=r"holds a cancel scope or a task group across a yield"):
+        await anext(chunks)
+    with anyio.move_on_after(0) as scope:  # the task's scopes still work
+        await anyio.sleep(NEVER)
+    assert scope.cancelled_caught
+
+
+@pytest.mark.asyncio
+async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
+    async def generate() -> AsyncGenerator[int, None]:
+        yield A
+        waiting = asyncio.ensure_future(asyncio.sleep(NEVER))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await waiting
+
+    chunks = stream(generate(), TOKENIZER)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await anext(chunks)
 
 
 # --- token queues ---------------------------------------------------------------------------------

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import (
+    Chunk,
     DecodeStream,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
     TextStopDecoder,
-    TextStream,
     TokenIdError,
+    iter_chunks,
     stream,
     wrap,
 )
@@ -25,10 +27,12 @@ from streamdec.trace import Tracer
 from tests.streams.engines import (
     BoomError,
     Engine,
+    PlainEngine,
     Script,
     async_generator,
     drained,
     plain_generator,
+    plain_stream,
 )
 
 pytestmark = pytest.mark.anyio
@@ -36,47 +40,56 @@ pytestmark = pytest.mark.anyio
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
 
-SOURCES: dict[str, Callable[[Script], Any]] = {
-    "asynchronous generator": async_generator,
-    "plain generator": plain_generator,
+KINDS: dict[str, Any] = {
+    "stream": (stream, wrap, Engine, async_generator),
+    "stream over a plain source": (stream, wrap, PlainEngine, plain_generator),
+    "iter_chunks": (plain_stream, plain_stream, PlainEngine, plain_generator),
 }
 
 
-@pytest.fixture(params=[*SOURCES])
-def source_of(request: pytest.FixtureRequest) -> Callable[[Script], Any]:
-    return SOURCES[request.param]
+class Kind(NamedTuple):
+    """How a stream is made, and over what."""
+
+    stream: Any
+    wrap: Any
+    engine: Any
+    generator: Any
 
 
-# --- every way to end, on generators --------------------------------------------------------------
+@pytest.fixture(params=[*KINDS])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return Kind(*KINDS[request.param])
 
 
-async def test_the_engines_own_end_closes_the_generator_before_the_last_chunk(
-    source_of: Callable[[Script], Any],
-) -> None:
+# --- every way to end -----------------------------------------------------------------------------
+
+
+async def test_the_engines_own_end_closes_the_generator_before_the_last_chunk(kind: Kind) -> None:
     """The engine's finish reason ends the stream of an iterator that would continue."""
     script = Script([A, {"token_ids": [B], "finish_reason": "stop"}, B])
-    async for chunk in stream(source_of(script), TOKENIZER):
+    async for chunk in kind.stream(kind.generator(script), TOKENIZER):
         assert script.closings == (chunk.finish_reason is not None)
     assert (script.pulls, script.closings) == (2, 1)
 
 
-async def test_aclose_closes_and_may_be_called_again(source_of: Callable[[Script], Any]) -> None:
+async def test_a_stream_that_is_left_closes_its_source_once(kind: Kind) -> None:
+    """By ``aclose``, which may be called again; by the end of the block; and unread."""
     script = Script([A, B])
-    chunks = stream(source_of(script), TOKENIZER)
+    chunks = kind.stream(kind.generator(script), TOKENIZER)
     await anext(chunks)
     await chunks.aclose()
     await chunks.aclose()
+    assert await drained(chunks) == []
     assert (script.pulls, script.closings) == (1, 1)
+    left, unread = kind.engine([A, B]), kind.engine([A])
+    async with kind.stream(left, TOKENIZER) as chunks:
+        assert await anext(chunks) == Chunk("a")
+    async with kind.stream(unread, TOKENIZER):
+        pass
+    assert (left.closings, unread.pulls, unread.closings) == (1, 0, 1)
 
 
 # --- once, with any iterator ----------------------------------------------------------------------
-
-
-async def test_a_stream_that_was_never_read_closes_its_source() -> None:
-    engine = Engine([A])
-    async with stream(engine, TOKENIZER):
-        pass
-    assert (engine.pulls, engine.closings) == (0, 1)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -137,67 +150,108 @@ async def test_an_iterable_is_asked_for_its_iterator_and_that_is_closed() -> Non
     ],
 )
 async def test_on_stop_is_called_unless_the_engine_ended_by_itself(
-    outputs: list[Any], calls: int
+    kind: Kind, outputs: list[Any], calls: int
 ) -> None:
-    order: list[str] = []
-
-    async def in_close() -> None:
-        order.append("closed")
-
-    engine = Engine(outputs, in_close=in_close)
-    try:
-        async for _ in stream(engine, TOKENIZER, stop="STOP", on_stop=lambda: order.append("told")):
-            pass
-    except ValueError:
-        pass
-    assert order == ["told"] * calls + ["closed"]
+    engine, told = kind.engine(outputs), list[bool]()
+    with suppress(ValueError):
+        await drained(
+            kind.stream(
+                engine, TOKENIZER, stop="STOP", on_stop=lambda: told.append(engine.is_closed)
+            )
+        )
+    assert told == [False] * calls
+    assert engine.closings == 1
 
 
 # --- closing that fails ---------------------------------------------------------------------------
 
+NOTES = ["Closing the source raised too: BoomError('cannot close')"]
 
-async def test_all_text_is_output_before_an_error_of_closing() -> None:
-    engine = Engine([A, STOP], close_error=BoomError("cannot close"))
-    chunks = stream(engine, TOKENIZER, stop="STOP")
+
+async def test_all_text_is_output_before_an_error_of_closing(kind: Kind) -> None:
+    engine = kind.engine([A, STOP], close_error=BoomError("cannot close"))
+    chunks = kind.stream(engine, TOKENIZER, stop="STOP")
     assert [(await anext(chunks)).text, (await anext(chunks)).finish_reason] == ["a", "stop"]
     with pytest.raises(BoomError, match="cannot close"):
         await anext(chunks)
     await chunks.aclose()  # it was told
+    left = kind.stream(kind.engine([A, B], close_error=BoomError("cannot close")), TOKENIZER)
+    await anext(left)
+    with pytest.raises(BoomError, match="cannot close"):
+        await left.aclose()
+    await left.aclose()
 
 
-async def test_an_error_of_closing_is_a_note_on_an_earlier_error() -> None:
-    engine = Engine([A], error=BoomError("broken"), close_error=BoomError("cannot close"))
-    chunks = stream(engine, TOKENIZER)
+async def test_an_error_of_closing_is_a_note_on_an_earlier_error(kind: Kind) -> None:
+    engine = kind.engine([A], error=BoomError("broken"), close_error=BoomError("cannot close"))
+    chunks = kind.stream(engine, TOKENIZER)
     with pytest.raises(BoomError, match="broken") as raised:
         await drained(chunks)
     await chunks.aclose()  # it was told
-    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
-    bad = Engine([[A, -1]], close_error=BoomError("cannot close"))
+    assert raised.value.__notes__ == NOTES
+    bad = kind.engine([[A, -1]], close_error=BoomError("cannot close"))
     with pytest.raises(ValueError, match="out of range") as refused:
-        await drained(stream(bad, TOKENIZER))
-    assert refused.value.__notes__ == raised.value.__notes__
-    left = Engine([A], close_error=BoomError("cannot close"))
+        await drained(kind.stream(bad, TOKENIZER))
+    assert refused.value.__notes__ == NOTES
+    left = kind.engine([A], close_error=BoomError("cannot close"))
     with pytest.raises(BoomError, match="mine") as mine:
-        async with stream(left, TOKENIZER):
+        async with kind.stream(left, TOKENIZER):
             raise BoomError("mine")
-    assert mine.value.__notes__ == raised.value.__notes__
+    assert mine.value.__notes__ == NOTES
 
 
-async def test_an_iterator_is_closed_although_on_stop_raises() -> None:
-    engine = Engine([STOP], close_error=BoomError("cannot close"))
+async def test_an_iterator_is_closed_although_on_stop_raises(kind: Kind) -> None:
+    engine = kind.engine([STOP], close_error=BoomError("cannot close"))
 
     def abort() -> None:
         raise BoomError("cannot abort")
 
-    chunks = stream(engine, TOKENIZER, stop="STOP", on_stop=abort)
+    chunks = kind.stream(engine, TOKENIZER, stop="STOP", on_stop=abort)
     assert (await anext(chunks)).finish_reason == "stop"
     with pytest.raises(BoomError, match="cannot abort") as raised:
         await anext(chunks)
-    assert raised.value.__notes__ == ["Closing the source raised too: BoomError('cannot close')"]
+    assert raised.value.__notes__ == NOTES
     assert engine.closings == 1
 
 
-# --- a silent engine ------------------------------------------------------------------------------
+# --- without an event loop ------------------------------------------------------------------------
+
+
+def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
+    """After all text; and no coroutine is left behind."""
+
+    async def abort() -> None:
+        raise AssertionError("no code awaits it")
+
+    engine = PlainEngine([A, STOP])
+    chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
+    assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
+    with pytest.raises(
+        TypeError, match=r"must be plain functions.* <coroutine object .*; use stream"
+    ):
+        next(chunks)
+    assert engine.closings == 1
+
+
+async def test_an_interrupt_in_an_asynchronous_on_stop_still_closes() -> None:
+    async def abort() -> None:
+        raise KeyboardInterrupt
+
+    engine = Engine([A, B])
+    with pytest.raises(KeyboardInterrupt):
+        async with stream(engine, TOKENIZER, on_stop=abort) as chunks:
+            await anext(chunks)
+    assert engine.is_closed
+
+
+def test_an_interrupt_in_on_stop_still_closes() -> None:
+    def abort() -> None:
+        raise KeyboardInterrupt
+
+    engine = PlainEngine([A, B])
+    with pytest.raises(KeyboardInterrupt), iter_chunks(engine, TOKENIZER, on_stop=abort) as chunks:
+        next(chunks)
+    assert engine.is_closed
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------
@@ -215,13 +269,13 @@ class TakesBack:
 )
 @pytest.mark.parametrize("is_stopping", [False, True])
 async def test_an_error_of_the_end_is_raised_after_the_text_and_the_closing(
-    outputs: list[Any], is_stopping: bool
+    kind: Kind, outputs: list[Any], is_stopping: bool
 ) -> None:
-    engine, tokenizer = Engine(outputs), TakesBack()
+    engine, tokenizer = kind.engine(outputs), TakesBack()
     machine: Any = DecodeStream(tokenizer)
     if is_stopping:
         machine = StopSequenceDecoder(tokenizer, StopConditions(stop="xq"))
-    chunks: TextStream[Any] = wrap(engine, machine)
+    chunks = kind.wrap(engine, machine)
     text = (await anext(chunks)).text
     text += (await anext(chunks)).text if not is_stopping else ""
     with pytest.raises(RewriteError):

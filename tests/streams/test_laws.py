@@ -73,7 +73,8 @@ def as_the_machine(
     """
     for _ in range(ROUNDS):
         chunks: list[Chunk] = run(backend, laws.as_the_machine, make(), trail, outputs, **options)
-        assert chunks == laws.plain_as_the_machine(make(), trail, outputs, **options)
+        plain = {"is_plain": True, **options}
+        assert chunks == run("asyncio", laws.as_the_machine, make(), trail, outputs, **plain)
     if options["chunk_by"] == "token":
         laws.one_chunk_a_token(chunks, trail)
     else:
@@ -150,15 +151,17 @@ def test_a_token_queue_changes_nothing(
     run(backend, laws.fed, setup.decoder(), trail, [SHAPES[shape](part) for part in outputs])
 
 
-@given(situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
+@given(situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS, is_plain=st.booleans())
 def test_law_16_a_broken_engine_is_resumed_anywhere(
     make: Callable[[Setup], Machine],
     situation: Situation,
     chunk_by: str,
     backend: str,
+    is_plain: bool,
 ) -> None:
     setup, ids = setup_of(situation), situation.ids
     trail = trail_of(make(setup), ids)
+    options: dict[str, Any] = {"chunk_by": chunk_by, "is_plain": is_plain}
     kind: Any = type(make(setup))
 
     def restore(snapshot: dict[str, Any]) -> Machine:
@@ -166,7 +169,7 @@ def test_law_16_a_broken_engine_is_resumed_anywhere(
         return restored
 
     for place in range(len(ids) + 1):
-        run(backend, laws.resumes, make(setup), trail, ids, place, restore, chunk_by=chunk_by)
+        run(backend, laws.resumes, make(setup), trail, ids, place, restore, **options)
 
 
 @given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)

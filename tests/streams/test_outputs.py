@@ -76,6 +76,7 @@ class Tensor:
         (range(5, 7), [5, 6]),
         (UserList([5, 6]), [5, 6]),
         (deque([5, 6]), [5, 6]),
+        ({"token_ids": None}, []),
     ],
 )
 def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:
@@ -160,56 +161,7 @@ def vllm(*ids: int, **kwargs: Any) -> RequestOutput:
     return RequestOutput([Completion(ids, **kwargs)], finished="finish_reason" in kwargs)
 
 
-DELTAS: dict[str, list[Any]] = {
-    "vLLM": [vllm(0), vllm(1, 2), RequestOutput([]), vllm(finish_reason="stop", stop_reason=7)],
-    "SGLang": [
-        sglang(0),
-        sglang(1, 2),
-        sglang(),
-        sglang(reason={"type": "stop", "matched": 7}),
-    ],
-    "Dynamo": [
-        {"token_ids": [0]},
-        {"token_ids": [1, 2], "finish_reason": None},
-        {"token_ids": []},
-        {"token_ids": None, "finish_reason": "stop", "stop_reason": 7},
-    ],
-}
-CUMULATIVE: dict[str, list[Any]] = {
-    "vLLM": [
-        vllm(0),
-        vllm(0, 1, 2),
-        RequestOutput([]),
-        vllm(0, 1, 2, finish_reason="stop", stop_reason=7),
-    ],
-    "lists": [
-        [0],
-        np.array([0, 1, 2]),
-        (0, 1, 2),
-        {"token_ids": [0, 1, 2], "finish_reason": "stop", "stop_reason": 7},
-    ],
-    "TensorRT-LLM, whose stop is taken back": [
-        Completion([0]),
-        Completion([0, 1, 2]),
-        Completion([0, 1, 2]),
-        Completion([0, 1], finish_reason="stop", stop_reason=7),
-    ],
-}
 EXPECTED = [Chunk("a"), Chunk("bc"), Chunk("", "stop", 7)]
-
-
-@pytest.mark.parametrize("engine", DELTAS)
-def test_outputs_with_new_ids_are_read(engine: str) -> None:
-    chunks = iter_chunks(DELTAS[engine], TOKENIZER)
-    assert [*chunks] == EXPECTED
-    assert chunks.engine_finish_reason == "stop"
-
-
-@pytest.mark.parametrize("engine", CUMULATIVE)
-def test_cumulative_outputs_are_read(engine: str) -> None:
-    chunks = iter_chunks(CUMULATIVE[engine], TOKENIZER, cumulative=True)
-    assert [*chunks] == EXPECTED
-    assert chunks.engine_finish_reason == "stop"
 
 
 @pytest.mark.parametrize("cumulative", [False, True])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -226,31 +226,7 @@ def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
     assert len(pool) == 0
 
 
-@pytest.mark.parametrize("value", [None, [("a", 1)], 5])
-def test_a_round_is_a_dict(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"step\(\) takes a mapping of request ids to new ids, not"):
-        pool_of("a").step(value)
-
-
 # --- coming and going -----------------------------------------------------------------------------
-
-
-def test_finish_releases_what_was_withheld() -> None:
-    pool = pool_of("a", "b")
-    pool.step({"a": [ST], "b": [0, HALF]})
-    assert pool.finish("a") == Chunk("ST", "stop")
-    assert pool.finish("b", "length") == Chunk("\ufffd", "length")
-    assert [*pool.ended] == ["b"]
-    with pytest.raises(UnknownRequestError, match="the pool has no request 'a'"):
-        pool.finish("a")
-    assert issubclass(UnknownRequestError, KeyError)
-
-
-def test_a_bad_finish_reason_leaves_the_request_in_the_pool() -> None:
-    pool = pool_of("a")
-    with pytest.raises(ValueError, match="finish_reason must be one of"):
-        pool.finish("a", "eos")  # type: ignore[arg-type]
-    assert "a" in pool
 
 
 def test_aborting_an_ended_request_returns_none() -> None:
@@ -259,34 +235,51 @@ def test_aborting_an_ended_request_returns_none() -> None:
     assert pool.abort("a") == Chunk("ST", "abort")
     assert pool.abort("a") is None
     assert len(pool) == 0
+    assert issubclass(UnknownRequestError, KeyError)
 
 
-@pytest.mark.parametrize("name", [None, True, 1.5, ("a",), b"a"])
-def test_a_request_id_is_text_or_a_number(name: Any) -> None:
-    with pytest.raises(TypeError, match="a request id must be a string or an integer, not"):
-        DecoderPool(TOKENIZER).add(name)
+def ended() -> StopSequenceDecoder:
+    decoder = StopSequenceDecoder(TOKENIZER)
+    decoder.flush()
+    return decoder
 
 
-def test_a_request_id_of_the_pool_cannot_be_added_again() -> None:
+OTHER = StopSequenceDecoder(MockTokenizer())
+HAS_IT = "the pool already has a request 'a'"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "told"),
+    [
+        (lambda pool: pool.step([("a", 1)]), TypeError, r"step\(\) takes a mapping of request ids"),
+        (
+            lambda pool: pool.add(None),
+            TypeError,
+            "a request id must be a string or an integer, not",
+        ),
+        (
+            lambda pool: pool.add(True),
+            TypeError,
+            "a request id must be a string or an integer, not",
+        ),
+        (lambda pool: pool.add("a"), ValueError, HAS_IT),
+        (lambda pool: pool.fork("a", "a"), ValueError, HAS_IT),
+        (lambda pool: pool.adopt("a", StopSequenceDecoder(TOKENIZER)), ValueError, HAS_IT),
+        (lambda pool: pool.add("b", "stop"), TypeError, "conditions must be StopConditions"),
+        (lambda pool: pool.add("b", CONDITIONS, [-1]), TokenIdError, "out of range"),
+        (lambda pool: pool.adopt("b", ended()), ValueError, "the decoder has ended"),
+        (lambda pool: pool.adopt("b", OTHER), ValueError, "has another tokenizer object"),
+        (lambda pool: pool.adopt("b", "x"), TypeError, "decoder must be a StopSequenceDecoder"),
+        (lambda pool: pool.finish("a", "eos"), ValueError, "finish_reason must be one of"),
+        (lambda pool: pool.finish("b"), UnknownRequestError, "the pool has no request 'b'"),
+    ],
+)
+def test_a_rejected_call_changes_nothing(call: Any, kind: type[Exception], told: str) -> None:
     pool = pool_of("a")
-    decoder = StopSequenceDecoder(TOKENIZER, CONDITIONS)
-    adding: list[Callable[[], None]] = [
-        lambda: pool.add("a"),
-        lambda: pool.adopt("a", decoder),
-        lambda: pool.fork("a", "a"),
-    ]
-    for add in adding:
-        with pytest.raises(ValueError, match="the pool already has a request 'a'"):
-            add()
-
-
-def test_a_failed_add_adds_nothing() -> None:
-    pool = DecoderPool(TOKENIZER)
-    with pytest.raises(TypeError, match="conditions must be StopConditions"):
-        pool.add("a", "stop")  # type: ignore[arg-type]
-    with pytest.raises(TokenIdError):
-        pool.add("a", CONDITIONS, [-1])
-    assert len(pool) == 0
+    with pytest.raises(kind, match=told):
+        call(pool)
+    assert [*pool] == ["a"]
+    assert pool.step({"a": 0}) == {"a": Chunk("a")}
 
 
 def test_a_running_decoder_can_be_adopted() -> None:
@@ -296,20 +289,6 @@ def test_a_running_decoder_can_be_adopted() -> None:
     pool.adopt("a", decoder)
     assert pool["a"] is decoder
     assert pool.step({"a": [0]}) == {"a": Chunk("STa")}
-
-
-def test_objects_that_cannot_be_adopted_are_rejected() -> None:
-    pool = DecoderPool(TOKENIZER)
-    ended = StopSequenceDecoder(TOKENIZER, CONDITIONS)
-    ended.flush()
-    other = StopSequenceDecoder(MockTokenizer(), CONDITIONS)
-    with pytest.raises(ValueError, match="the decoder has ended"):
-        pool.adopt("a", ended)
-    with pytest.raises(ValueError, match="the decoder has another tokenizer object"):
-        pool.adopt("a", other)
-    with pytest.raises(TypeError, match="decoder must be a StopSequenceDecoder, not 'x'"):
-        pool.adopt("a", "x")  # type: ignore[arg-type]
-    assert len(pool) == 0
 
 
 def test_samples_of_one_prompt_are_forked() -> None:

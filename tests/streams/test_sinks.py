@@ -252,6 +252,20 @@ def test_a_request_may_be_added_again_by_its_last_sink() -> None:
         pool.add("a", STOPPING)
 
 
+def test_a_sink_that_raises_does_not_end_the_request_that_it_added() -> None:
+    pool = pool_with(a=None)
+
+    def replace(_: Chunk) -> None:
+        pool.abort("a")
+        pool.add("a")
+        raise BoomError
+
+    pool.attach("a", replace)
+    pool.step({"a": A})
+    assert [*pool] == [*pool.errors] == ["a"]
+    assert pool.step({"a": A}) == {"a": Chunk("a")}
+
+
 def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
     def failing(_: Chunk) -> None:
         raise BoomError

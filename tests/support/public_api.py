@@ -17,7 +17,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.bulk": None,
     "streamdec.chat": None,
     "streamdec.compat": None,
-    "streamdec.encoding": frozenset({"EncodingSource", "Special"}),
+    "streamdec.encoding": frozenset({"Special"}),
     "streamdec.integrations.anthropic": None,
     "streamdec.integrations.asgi": None,
     "streamdec.integrations.chat_route": None,

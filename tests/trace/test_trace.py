@@ -26,7 +26,6 @@ from streamdec import (
 from streamdec.errors import FinishedError, TokenIdError
 from streamdec.trace import Tracer, Verdict
 from streamdec.trace.html import html_page
-from streamdec.trace.records import End
 from streamdec.trace.verdict import verdict_on
 
 TOKENS = [
@@ -235,8 +234,6 @@ def chunks_of(chunks: Any) -> list[Chunk]:
 WAYS: dict[str, Callable[[Any], Any]] = {
     "wrap": lambda machine: wrap(OUTPUTS, machine),
     "wrap, with ids": lambda machine: wrap(OUTPUTS, machine, return_token_ids=True),
-    "TextIterator": lambda machine: iter_chunks(OUTPUTS, machine),
-    "stream": lambda machine: wrap(OUTPUTS, machine),
     "iter_chunks": lambda machine: iter_chunks(OUTPUTS, machine),
 }
 
@@ -247,7 +244,7 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
         lambda: StopSequenceDecoder(tokenizer(), STOPS),
         lambda: StopSequenceDecoder(tokenizer()),
     ]
-    if way not in ("stream", "iter_chunks"):
+    if way != "iter_chunks":
         makers.append(lambda: DecodeStream(tokenizer()))
     for make, finish_reason in zip(makers, ("stop", "length", None), strict=False):
         tracer = Tracer(make())
@@ -259,15 +256,6 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
             expected = [chunk for chunk, group in enumerate(ids) for _ in group]
             assert [token.chunk for token in trace.tokens] == expected[: len(trace.tokens)]
         assert trace.finish_reason == finish_reason
-
-
-def test_an_engine_that_stops_by_itself_is_compared_wholly() -> None:
-    tracer = Tracer(StopSequenceDecoder(tokenizer()))
-    chunks_of(wrap([{"token_ids": [0, 1], "finish_reason": "stop"}], tracer))
-    assert tracer.trace().end == End("", "stop")
-    trace = tracer.trace()
-    cut = replace(trace, tokens=trace.tokens[:1])
-    assert (trace.verdict.equal, verdict_on(cut, tokenizer(), [0, 1], None).equal) == (True, False)
 
 
 # --- no text of users -----------------------------------------------------------------------------
@@ -308,12 +296,3 @@ def test_runs_of_bad_bytes_are_not_a_difference_and_lost_text_is_one(
             tokens = [lost if token.index == lost.index else token for token in trace.tokens]
             verdict = verdict_on(replace(trace, tokens=tuple(tokens)), made, ids, None)
             assert verdict.equal is False
-
-
-def test_a_run_of_bad_bytes_is_reported() -> None:
-    tracer = Tracer(DecodeStream(MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")))
-    assert "".join([*tracer.step_batch([0, 2, 3, 4, 5, 1]), tracer.flush()]) == " a日\ufffdb"
-    assert str(tracer.trace().verdict) == (
-        "equal to the full decode: yes (except runs of bad bytes; "
-        'byte_fallback="exact" outputs them as decode() does)'
-    )

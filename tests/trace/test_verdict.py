@@ -18,7 +18,7 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.errors import TokenIdError
-from streamdec.trace import Trace, Tracer, Verdict
+from streamdec.trace import Tracer, Verdict
 from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
 from tests import test_stop_patterns
@@ -160,17 +160,3 @@ def test_a_difference_in_the_flush_is_at_no_token() -> None:
     verdict = verdict_on(lost, tokenizer(), [0, 2], None)
     assert (verdict.equal, verdict.token_index, verdict.position) == (False, None, 3)
     assert "no, first difference after the last: the stream has 'Hi '" in str(verdict)
-
-
-@given(data=st.data(), ids=st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=12))
-def test_the_token_that_lost_its_text_is_the_one_named(data: st.DataObject, ids: list[int]) -> None:
-    """Where the next letter differs, so that the loss shows at once."""
-    tracer = traced(ids)
-    trace: Trace = tracer.trace()
-    said = [token for token in trace.tokens if token.text]
-    if not said:
-        return
-    token = data.draw(st.sampled_from(said))
-    after = "".join(each.text for each in trace.tokens[token.index + 1 :])
-    if after[:1] != token.text[:1]:
-        assert broken(tracer, token.index, LOST).token_index == token.index

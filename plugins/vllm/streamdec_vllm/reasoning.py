@@ -43,6 +43,8 @@ def markers_of(params: Any, tokenizer: Any) -> Pairs:
     given = (params.extra_args or {}).get(FIELD)
     if given is None:
         given = _setting()
+    if not given:
+        return ()
     if isinstance(given, str) and given.strip().lower() == AUTO:
         return _parser_markers(tokenizer)
     return _pairs(given)

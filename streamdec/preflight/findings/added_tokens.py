@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from streamdec.folders.tokenizer_config import ROLES, content_of
 from streamdec.preflight.preflight_report import Evidence, Finding, shown
 from streamdec.preflight.rules import RULES
-from streamdec.preflight.snapshot_tokens import Entry
 from streamdec.preflight.view import View
 
 _CONFIG = "tokenizer_config.json"
@@ -95,28 +93,17 @@ def _declared(view: View) -> Iterator[Finding]:
 
 def _own(view: View) -> Iterator[Finding]:
     tokens = view.tokens
-    if tokens.bare is not None:
-        loaded = tokens.loaded or tokens.bare
-        moved = []
-        for i, token, pointer in {entry.content: entry for entry in reversed(tokens.own)}.values():
-            after = loaded.id_of(token.content)
-            if after != i or tokens.bare.id_of(token.content) != i:
-                missing = f"missing after loading with {tokens.folder.chosen.name}"
-                note = missing if after is None else f"{after} after loading"
-                moved.append(Evidence(_JSON, pointer, ids={i: token.content}, note=note))
-        yield from _finding("ADDED_TOKEN_ID_NOT_HONOURED", moved)
-    twice = [*_duplicates(_JSON, tokens.own), *_duplicates(_CONFIG, tokens.declared)]
-    yield from _finding("ADDED_TOKEN_DUPLICATE_CONTENT", twice)
-
-
-def _duplicates(file: str, entries: list[Entry]) -> list[Evidence]:
-    """Those whose text another one has too."""
-    counts = Counter(entry.content for entry in entries)
-    return [
-        Evidence(file, pointer, ids={i: token.content})
-        for i, token, pointer in entries
-        if counts[token.content] > 1
-    ]
+    if tokens.bare is None:
+        return
+    loaded = tokens.loaded or tokens.bare
+    moved = []
+    for i, token, pointer in {entry.content: entry for entry in reversed(tokens.own)}.values():
+        after = loaded.id_of(token.content)
+        if after != i or tokens.bare.id_of(token.content) != i:
+            missing = f"missing after loading with {tokens.folder.chosen.name}"
+            note = missing if after is None else f"{after} after loading"
+            moved.append(Evidence(_JSON, pointer, ids={i: token.content}, note=note))
+    yield from _finding("ADDED_TOKEN_ID_NOT_HONOURED", moved)
 
 
 def _shape(view: View) -> Iterator[Finding]:

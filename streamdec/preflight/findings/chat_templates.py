@@ -61,15 +61,9 @@ def _places(view: View) -> Iterator[Finding]:
             Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
         )
     yield from _shadowed(view)
-    if templates.loaded and not templates.is_single:
+    if templates.loaded and "default" not in templates.loaded:
         names = Evidence(value=sorted(templates.loaded)[:20], note="names")
-        yield RULES["CHAT_TEMPLATE_NAMED"](names)
-        if "default" not in templates.loaded:
-            yield RULES["CHAT_TEMPLATE_NO_DEFAULT"](names)
-    if templates.sidecar is not None and "default" in templates.additional:
-        yield RULES["CHAT_TEMPLATE_DEFAULT_COLLISION"](
-            Evidence(FILE), Evidence(f"{DIRECTORY}/default.jinja")
-        )
+        yield RULES["CHAT_TEMPLATE_NO_DEFAULT"](names)
     if LEGACY in view.snapshot.names:
         yield RULES["CHAT_TEMPLATE_LEGACY_JSON"](Evidence(LEGACY, "/chat_template"))
 

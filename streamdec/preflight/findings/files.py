@@ -1,8 +1,7 @@
-"""Rules about files: unreadable and missing ones, tokenizer class, commit."""
+"""Rules about files: unreadable and missing ones, and the tokenizer class."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +20,6 @@ _OBJECTS = (
 )
 """Files that engines read and that must be JSON objects."""
 _JSON = "tokenizer.json"
-_SHA = re.compile(r"[0-9a-f]{40}")
 
 _BY_PROBLEM: Mapping[Problem, str] = {
     "json": "FILE_INVALID_JSON",
@@ -42,7 +40,6 @@ def check(view: View) -> Iterator[Finding]:
     yield from _tokenizer_json(view)
     yield from _decoder(view)
     yield from _class(view)
-    yield from _commit(view)
 
 
 def _problems(view: View) -> Iterator[Finding]:
@@ -77,13 +74,6 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         ]
         if flags:
             yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](*flags)
-    if view.mistral_files:
-        note = "vLLM takes its Mistral mode"
-        if not view.mistral_weights:
-            note = "vLLM does not switch: no weights of the name consolidated*.safetensors"
-        yield RULES["TOKENIZER_MISTRAL_NATIVE"](
-            Evidence(view.mistral_files[0]), Evidence(value=view.mistral_weights[:3], note=note)
-        )
 
 
 _READERS = {"Ġ": "ByteLevel", "▁": "Metaspace", "##": "WordPiece"}
@@ -145,15 +135,3 @@ def _class(view: View) -> Iterator[Finding]:
     elif not code and facts().tokenizer_class(declared) is None:
         loaded = Evidence(note="transformers 5 uses", value=view.tokens.folder.chosen.name)
         yield RULES["TOKENIZER_CLASS_UNKNOWN"](evidence, loaded)
-
-
-def _commit(view: View) -> Iterator[Finding]:
-    """The finding that a commit is not verified, for a folder in the hub's cache.
-
-    The network is not used.
-    """
-    root = view.snapshot.root
-    if root.parent.name == "snapshots" and _SHA.fullmatch(root.name):
-        yield RULES["COMMIT_UNVERIFIED"](
-            Evidence(value=root.name, note="the commit that the folder is named after")
-        )

@@ -67,17 +67,6 @@ def check(view: View) -> Iterator[Finding]:
         yield RULES["QUANT_NESTED"](*(_evidence(*place) for place in places[:_MOST]))
     if {file for file, _, _ in places} == {_SIDECAR}:
         yield RULES["QUANT_SIDECAR_ONLY"](*(_evidence(*place) for place in places))
-    methods = {summary for _, _, value in places if (summary := _method(value))}
-    widths = {bits for _, _, value in places if (bits := _bits(value)) is not None}
-    if len(methods) > 1 or len(widths) > 1:
-        yield RULES["QUANT_MULTIPLE_DISAGREE"](*(_evidence(*place) for place in places[:_MOST]))
-    lacking = [place for place in places if place[0] == _CONFIG and not _name(place[2])]
-    if lacking:
-        rule = RULES["QUANT_NO_METHOD"]
-        # vLLM takes the algorithm of modelopt for a method.
-        known = all(_is_of_modelopt(value) for _, _, value in lacking)
-        engines = [engine for engine in rule.engines if engine != "vllm" or not known]
-        yield rule(*(_evidence(*place) for place in lacking[:_MOST]), engines=engines)
     null = [
         Evidence(file, _pointer(f"{path}.{key}".strip(".")))
         for file, path, value in places
@@ -86,18 +75,6 @@ def check(view: View) -> Iterator[Finding]:
     ]
     if null:
         yield RULES["QUANT_KV_SCHEME_NULL"](*null[:_MOST])
-
-
-def _name(value: Mapping[str, Any]) -> str:
-    method = value.get("quant_method")
-    return method if isinstance(method, str) else ""
-
-
-def _is_of_modelopt(value: Mapping[str, Any]) -> bool:
-    """Return whether vLLM 0.33.0 takes it for one of modelopt."""
-    inner, producer = value.get("quantization"), value.get("producer")
-    has_algorithm = isinstance(inner, dict) and isinstance(inner.get("quant_algo"), str)
-    return has_algorithm and isinstance(producer, dict) and producer.get("name") == "modelopt"
 
 
 def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
@@ -111,23 +88,6 @@ def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
 
 def _pointer(path: str) -> str:
     return "/" + path.replace(".", "/") if path else ""
-
-
-def _method(value: dict[str, Any]) -> str:
-    """Return the method; NVIDIA's tools write an algorithm, with or without a method."""
-    name = _name(value).lower().replace("_", "-")
-    is_modelopt = name.startswith("modelopt") or (not name and "quant_algo" in value)
-    return "modelopt" if is_modelopt else name
-
-
-def _bits(value: dict[str, Any]) -> str | None:
-    """Return the width of the weights, or the algorithm."""
-    for key in ("quant_algo", "bits", "w_bit", "num_bits"):
-        found = value.get(key)
-        if isinstance(found, str | int) and not isinstance(found, bool):
-            return str(found).lower()
-    bits = (group.get("num_bits") for group in grouped_weights(value))
-    return next((str(each) for each in bits if isinstance(each, int)), None)
 
 
 def grouped_weights(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

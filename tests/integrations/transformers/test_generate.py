@@ -44,17 +44,6 @@ def finishes(found: Sequence[Any]) -> dict[int, tuple[str, Any]]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("ids_of", [encoded, spelled])
-def test_characters_are_whole_for_any_split_into_tokens(name: str, ids_of: Any) -> None:
-    model = Model(name, [ids_of(name, TEXT)])
-    streamer = GenerateStreamer(model.tokenizer)
-    found = read(model, streamer, **prompts(name, ["one two"]))
-    assert texts_of(found) == [TEXT if name == "gpt2" or ids_of is spelled else f" {TEXT}"]
-    assert finishes(found) == {0: ("stop", None)}
-    assert model.num_passes == len(model.rows[0]) + 1
-
-
 def test_an_encoder_decoder_begins_with_nothing_before_it() -> None:
     """Its prompt is the decoder's start token, so the first space is not part of the text."""
     model = Model("t5", ["The quick 😀 brown fox"])
@@ -167,17 +156,6 @@ def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
     assert model.num_passes == len(emoji[2:]) + len("abc STOP def END")
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_padding_after_the_end_of_a_row_is_not_text(name: str) -> None:
-    """Even where the padding is an ordinary token."""
-    model = Model(name, [spelled(name, "ab"), spelled(name, "abcdef")])
-    [pad] = spelled(name, "x")
-    inputs = prompts(name, ["one", "one two"])
-    found = read(model, GenerateStreamer(model.tokenizer), **inputs, pad_token_id=pad)
-    assert texts_of(found, 2) == ["ab", "abcdef"]
-    assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
 @pytest.mark.parametrize("options", [{"min_tokens": 5}, {"ignore_eos": True}])
 def test_generate_can_end_a_row(options: Any) -> None:
     model = Model("gpt2", [spelled("gpt2", "ab"), spelled("gpt2", "abcdefgh")])
@@ -208,21 +186,6 @@ def test_the_end_of_sequence_is_that_of_the_call(told: Any) -> None:
     found = read(model, GenerateStreamer(model.tokenizer), **inputs, **told_ids)
     assert texts_of(found, 2) == ["ab", "abcd"]
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
-@pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [(5, "ok <s"), (6, "ok <st"), (8, {"gpt2": "ok <st\ufffd", "llama": "ok <st\ufffd\ufffd"})],
-)
-def test_the_limit_outputs_the_withheld_text(name: str, limit: int, text: Any) -> None:
-    """It comes inside what may become a stop, and inside 😀: a U+FFFD for each bad byte token."""
-    model = Model(name, [[*spelled(name, "ok <st"), *spelled(name, "😀")]])
-    streamer = GenerateStreamer(model.tokenizer, stop="<stop>")
-    found = read(model, streamer, **prompts(name, ["one"]), max_new_tokens=limit)
-    assert texts_of(found) == [text if isinstance(text, str) else text[name]]
-    assert finishes(found) == {0: ("length", None)}
-    assert model.num_passes == limit
 
 
 # --- ways to generate -----------------------------------------------------------------------------
@@ -306,14 +269,6 @@ def test_a_prompt_may_be_embedded() -> None:
     embedded = model.real.get_input_embeddings()(prompts("gpt2", ["one two"])["input_ids"])
     found = read(model, GenerateStreamer(model.tokenizer, stop="."), inputs_embeds=embedded)
     assert texts_of(found) == ["ab"]
-
-
-def test_the_time_of_transformers_is_a_limit() -> None:
-    model = Model("gpt2", [spelled("gpt2", "abcdef"), spelled("gpt2", "abcdef")])
-    streamer = GenerateStreamer(model.tokenizer)
-    found = read(model, streamer, **prompts("gpt2", ["one", "two"]), max_time=1e-9)
-    assert texts_of(found, 2) == ["a", "a"]
-    assert finishes(found) == {0: ("length", None), 1: ("length", None)}
 
 
 # --- what is rejected -----------------------------------------------------------------------------

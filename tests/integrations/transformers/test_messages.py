@@ -51,12 +51,6 @@ def test_wrong_options_raise_an_error_at_once(
         StopSequenceCriteria(TOKENIZER, *args, prompt_length=1, **options)
 
 
-def test_a_name_is_not_a_tokenizer() -> None:
-    name: Any = "gpt2"
-    with raises(TypeError, "a tokenizer must have a method decode(token_ids, ...), got 'gpt2'"):
-        GenerateStreamer(name)
-
-
 def test_the_number_of_conditions_must_fit_the_number_of_rows() -> None:
     two = [StopConditions()] * 2
     message = "got 2 conditions for a batch of 3 rows"

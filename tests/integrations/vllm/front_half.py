@@ -25,7 +25,6 @@ class FrontHalf:
         tokenizer: as vLLM holds it; None as with ``skip_tokenizer_init``.
         prompt_token_ids: what was asked.
         kind: ``"DELTA"``, ``"CUMULATIVE"`` or ``"FINAL_ONLY"``.
-        resumable: the prompt is appended to while the request runs (``append``).
         params: of ``SamplingParams``.
     """
 
@@ -35,8 +34,6 @@ class FrontHalf:
         prompt_token_ids: Sequence[int] = (1,),
         kind: str = "DELTA",
         stream_interval: int = 1,
-        *,
-        resumable: bool = False,
         **params: Any,
     ) -> None:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
@@ -57,7 +54,7 @@ class FrontHalf:
             lora_request=None,
             cache_salt=None,
             data_parallel_rank=None,
-            resumable=resumable,
+            resumable=False,
         )
         self.request = request
         if request.sampling_params.n == 1:
@@ -71,12 +68,6 @@ class FrontHalf:
             )
             child.request_id, child.sampling_params = child_id, child_params
             self.processor.add_request(child, None, parent, index)
-
-    def append(self, prompt_token_ids: Sequence[int]) -> None:
-        """Give the next part of the input of a resumable request."""
-        values = {name: getattr(self.request, name) for name in self.request.__struct_fields__}
-        more = type(self.request)(**{**values, "prompt_token_ids": [*prompt_token_ids]})
-        self.processor.add_request(more, None)
 
     def outputs(
         self, groups: Iterable[Sequence[int]], reason: str | None = None, stop: int | None = None

@@ -14,7 +14,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, iter_chunks, stream
-from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
+from streamdec.compat import patch_decode_stream
 from streamdec.integrations.requests import from_vllm
 from tests.support.zoo import TEXT, ZOO, shared_tokenizers
 
@@ -139,18 +139,6 @@ def test_the_text_and_the_end_are_those_of_vllm(
 @pytest.fixture
 def library() -> Tokenizer:
     return ZOO["byte_level_trained"]()
-
-
-def test_vllm_finds_our_stream(library: Tokenizer) -> None:
-    with patch_decode_stream():
-        half = FrontHalf(library)
-        assert isinstance(
-            half.processor.request_states["0"].detokenizer.stream, TokenizersDecodeStream
-        )
-    half = FrontHalf(library)
-    assert not isinstance(
-        half.processor.request_states["0"].detokenizer.stream, TokenizersDecodeStream
-    )
 
 
 def test_fastokens_patch_and_ours(library: Tokenizer) -> None:

@@ -25,7 +25,6 @@ pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
 from streamdec_vllm import logs, patch, reasoning
-from streamdec_vllm.detokenizer import Detokenizer
 from vllm.v1.engine import detokenizer as theirs
 
 from tests.integrations.vllm.front_half import FrontHalf
@@ -169,9 +168,6 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
     assert counts["equal"] > 200
 
 
-# --- where the plugin is better -------------------------------------------------------------------
-
-
 # --- every kind of request ------------------------------------------------------------------------
 
 
@@ -215,138 +211,6 @@ def test_log_probabilities_are_cut_with_the_ids(library: Tokenizer) -> None:
     assert len(found[1][2]) == len(found[1][1]) < len(ids)
 
 
-def test_streaming_input_continues_after_the_end_of_a_part(library: Tokenizer) -> None:
-    """At the end of a part all text is output; a stop in a part does not end the request."""
-    parts = [library.encode(text).ids for text in ("one tw", "o three", " stop here", " two")]
-    found = []
-    for is_on in (False, True):
-        if is_on:
-            streamdec_vllm.register()
-        half = FrontHalf(library, [1], stop=["stop"], resumable=True)
-        texts = []
-        for part in parts:
-            outputs = half.step({"0": (part, "LENGTH", None)})
-            texts.append("".join(output.outputs[0].text for output in outputs))
-            half.append([1])
-        found.append(texts)
-    assert found[0] == found[1] == ["one tw", "o three", " ", " two"]
-
-
-@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE", "FINAL_ONLY"])
-def test_an_abort_outputs_what_was_withheld(library: Tokenizer, kind: str) -> None:
-    ids = library.encode("one two").ids
-    a, b = both(library, [1], [ids], kind, ("ABORT", None), stop=["two three"])
-    assert a == b
-    assert b.text == "one two"
-
-
-# --- stops in reasoning ---------------------------------------------------------------------------
-
-REASONED = "(hm: two)one two"
-OUTSIDE, INSIDE, STOCK = "(hm: two)one ", ": two)one ", "(hm: "
-
-
-def text_with(library: Tokenizer, text: str = REASONED, prompt: str = "x", **params: Any) -> str:
-    streamdec_vllm.register()
-    ids = [[token_id] for token_id in library.encode(text).ids]
-    return result(library, library.encode(prompt).ids, ids, stop=["two"], **params).text
-
-
-def test_a_request_names_the_markers_of_reasoning(library: Tokenizer) -> None:
-    for markers in (["(", ")"], [["(", ")"]], ("[", "]", "(", ")")):
-        found = text_with(library, extra_args={streamdec_vllm.FIELD: markers})
-        assert found == OUTSIDE
-    ids = [library.token_to_id("("), library.token_to_id(")")]
-    assert text_with(library, extra_args={streamdec_vllm.FIELD: ids}) == OUTSIDE
-    assert text_with(library, extra_args={"other": 1}) == text_with(library) == STOCK
-
-
-def test_the_environment_names_the_markers_of_all_requests(
-    library: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(streamdec_vllm.MARKERS, '["(", ")"]')
-    assert text_with(library) == OUTSIDE
-    assert text_with(library, extra_args={streamdec_vllm.FIELD: []}) == STOCK
-
-
-# --- cases that vLLM's own class decodes ----------------------------------------------------------
-
-
-def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    records = {id(each): each for each in caplog.records if each.name == "vllm.streamdec"}
-    return [record.getMessage() for record in records.values()]
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """The lines of the plugin; vLLM's logger hands nothing on to the root's."""
-    logs.logger.addHandler(caplog.handler)
-    caplog.set_level(logging.INFO, logger=logs.logger.name)
-    yield caplog
-    logs.logger.removeHandler(caplog.handler)
-
-
-def test_spaces_between_special_tokens_are_left_to_vllm(
-    library: Tokenizer, log: pytest.LogCaptureFixture
-) -> None:
-    options = {"spaces_between_special_tokens": False, "skip_special_tokens": False}
-    for _ in range(2):
-        a, b = both(library, [1], [library.encode("one").ids], **options)
-        assert a == b
-    lines = [line for line in logged(log) if "spaces_between" in line]
-    assert len(lines) == 1
-
-
-def test_a_request_that_ours_cannot_begin_is_left_to_vllm(
-    library: Tokenizer, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: Any) -> Any:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("streamdec_vllm.detokenizer._decoder_for", fails)
-    a, b = both(library, [1], [library.encode("one two").ids], stop=["two"])
-    assert a == b
-    assert b.text == "one "
-    assert any("decodes a request" in line for line in logged(log))
-
-
-# --- nothing is raised into the engine ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE"])
-@pytest.mark.parametrize("at", [0, 3, 8])
-def test_vllm_takes_over_a_request_that_fails(
-    library: Tokenizer,
-    kind: str,
-    at: int,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Text, ids and stop are those of vLLM alone, whichever token fails."""
-    ids = library.encode("one two three stop four").ids
-    expected = result(library, [1], [[i] for i in ids], kind, stop=["stop"])
-    streamdec_vllm.register()
-    half = FrontHalf(library, [1], kind, stop=["stop"])
-    ours: Any = half.processor.request_states["0"].detokenizer
-    assert isinstance(ours, Detokenizer)
-    ours._begin_or_hand_over([1], 0)
-    step, taken = ours._step, iter(range(1_000))
-    assert step is not None
-
-    def fails(token_id: int) -> Any:
-        if next(taken) == at:
-            raise ZeroDivisionError
-        return step(token_id)
-
-    monkeypatch.setattr(ours, "_step", fails)
-    outputs = [*half.outputs([[i] for i in ids], "LENGTH")]
-    samples = [output.outputs[0] for output in outputs]
-    text = "".join(s.text for s in samples) if kind == "DELTA" else samples[-1].text
-    assert text == expected.text
-    assert samples[-1].stop_reason == "stop"
-    assert any("ZeroDivisionError" in line for line in logged(log))
-
-
 # --- the switch -----------------------------------------------------------------------------------
 
 
@@ -371,15 +235,3 @@ def test_vllm_plugins_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
         plugins.load_general_plugins()
         assert is_on() is expected
         streamdec_vllm.unregister()
-
-
-def test_a_version_that_was_not_tried_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(patch, "version", lambda _: "0.99.1")
-    streamdec_vllm.register()
-    assert not is_on()
-    assert any("not with 0.99.1" in line for line in logged(log))
-    monkeypatch.setenv(streamdec_vllm.SWITCH, "on")
-    streamdec_vllm.register()
-    assert is_on()

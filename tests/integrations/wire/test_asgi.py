@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import Chunk, MockTokenizer, TokenQueue, stream
 from streamdec.integrations.anthropic import MessageEncoder
 from streamdec.integrations.asgi import EventStreamResponse
-from streamdec.integrations.openai import CompletionEncoder
+from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
@@ -261,15 +261,36 @@ def test_a_silent_engine_has_comment_lines_until_its_first_chunk(loop: str) -> N
             yield 0
 
         client = Waiting(999, "goes")
-        streams = [stream(engine(), TOKENIZER)]
-        with anyio.fail_after(60):
-            await EventStreamResponse(wire(1), *streams, keep_alive=0.01)(
-                {}, client.receive, client.send
-            )
+        chat = ChatCompletionEncoder(response_id="r", model="m", created=0)
+        response = EventStreamResponse(chat, stream(engine(), TOKENIZER), keep_alive=0.01)
+        await response({}, client.receive, client.send)
+        _, role, *events, _ = [each.get("body", b"") for each in client.sent]
+        assert b'"role":"assistant"' in role
+        assert events[0] == b": keep-alive\n\n"
+        assert any(b"Hello" in each for each in events)
+
+    run(loop, main)
+
+
+@both_loops
+def test_samples_are_sent_as_they_are_ready(loop: str) -> None:
+    async def main() -> None:
+        is_read, client = anyio.Event(), Client(999, "goes")
+
+        async def late() -> AsyncIterator[int]:
+            await is_read.wait()
+            yield 0
+
+        async def quick() -> AsyncIterator[int]:
+            yield 1
+            yield 1
+            is_read.set()
+
+        streams = [stream(each, TOKENIZER) for each in (late(), quick())]
+        await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
         data = b"".join(each.get("body", b"") for each in client.sent)
-        events = [each for each in data.split(b"\n\n") if each and each != b": keep-alive"]
-        assert all(each.startswith(b"data: ") for each in events)
-        assert b"Hello" in events[0]
+        found = re.findall(rb'"index":(\d),"text":"( world|Hello)"', data)
+        assert found == [(b"1", b" world"), (b"1", b" world"), (b"0", b"Hello")]
 
     run(loop, main)
 

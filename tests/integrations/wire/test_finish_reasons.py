@@ -7,12 +7,11 @@ have it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_args
 
 import anyio
 import pytest
-from starlette.testclient import TestClient
 
 from streamdec import Chunk, FinishReason, MockTokenizer, TextStopDecoder, wrap
 from streamdec.integrations.anthropic import MessageEncoder, MessageResponse
@@ -24,9 +23,7 @@ from streamdec.integrations.openai import (
     CompletionEncoder,
     CompletionResponse,
 )
-from streamdec.server import create_app
 from streamdec.streams.outputs import ending
-from tests.server.serving import tokenizer_in
 
 OPENAI: dict[str, Any] = {"response_id": "r", "model": "m", "created": 0}
 ANTHROPIC: dict[str, Any] = {"response_id": "r", "model": "m", "input_tokens": 0}
@@ -141,36 +138,3 @@ FORMATS: dict[str, tuple[Callable[[Chunk], str], dict[str, str]]] = {
 def test_each_finish_reason_has_its_word(name: str) -> None:
     word_of, words = FORMATS[name]
     assert {each: word_of(Chunk("", each)) for each in get_args(FinishReason)} == words
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A client of a server whose engine ends as the prompt says."""
-    tokenizer = tokenizer_in(tmp_path_factory.mktemp("model"))
-
-    def engine(prompt: list[int], _: Any) -> Iterator[dict[str, Any]]:
-        said = tokenizer.decode(prompt)
-        reason = next(each for each in get_args(FinishReason) if each in said)
-        yield {"token_ids": prompt, "finish_reason": reason}
-
-    with TestClient(create_app(tokenizer, engine), raise_server_exceptions=False) as client:
-        yield client
-
-
-PATHS = {
-    "/v1/completions": (of_openai, IN_OPENAI),
-    "/v1/chat/completions": (of_openai, IN_OPENAI),
-    "/v1/messages": (of_anthropic, IN_ANTHROPIC),
-}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_clients_of_the_server_get_each_finish_reason(path: str, client: TestClient) -> None:
-    word_of, words = PATHS[path]
-    found = {}
-    for reason in get_args(FinishReason):
-        messages = [{"role": "user", "content": reason}]
-        body = {"prompt": reason} if path == "/v1/completions" else {"messages": messages}
-        answer = client.post(path, json={"model": "model", "max_tokens": 99, **body}).json()
-        found[reason] = word_of(answer)
-    assert found == words

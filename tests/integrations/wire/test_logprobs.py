@@ -30,8 +30,7 @@ from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncod
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
 from tests import reference
-from tests.integrations.wire.serving import END, TOKENIZER, TOKENS, ids_of
-from tests.laws import traceable
+from tests.integrations.wire.vocabulary import END, TOKENIZER, TOKENS, ids_of
 from tests.strategies import Subject, running_text, token_ids
 from tests.test_laws import SHARED, subject_named
 
@@ -39,7 +38,6 @@ KINDS = [
     "byte_level_trained",
     "byte_fallback_strip",
     "metaspace_first",
-    "wordpiece",
     "bpe_suffix",
     "ctc",
 ]
@@ -69,13 +67,6 @@ class Letters:
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return "".join(chr(each) for each in token_ids)
-
-
-class Windowed:
-    """Bytes, of which the same is known."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return bytes(token_ids).decode("utf-8", "replace")
 
 
 def ids_for(name: str) -> st.SearchStrategy[list[int]]:
@@ -123,7 +114,7 @@ def test_the_placed_log_probabilities_are_those_of_the_output_tokens(
     assert [each.logprob for each in placed] == [-float(place) for place in range(len(placed))]
     offsets = [each.text_offset for each in placed]
     assert offsets == sorted(offsets)
-    data = b"".join(each.data or b"" for each in placed)
+    data = b"".join(each.data for each in placed)
     if decoder.finish_reason == "length":
         assert len(placed) == decoder.num_tokens
         whole = DecodeStream(tokenizer)
@@ -161,9 +152,7 @@ def test_the_bytes_are_the_text_and_say_where_it_is(
     text += tracker.flush().text
     placed += tracker.take()
     assert [each.token_id for each in placed] == ids
-    if not traceable(subject):
-        return  # rewritten text has no bytes of tokens
-    data = [each.data or b"" for each in placed]
+    data = [each.data for each in placed]
     if "\ufffd" not in text:
         assert b"".join(data) == text.encode()
     if byte_fallback == "eager" or "\ufffd" not in text:
@@ -176,21 +165,6 @@ def spells_bytes(subject: Subject) -> bool:
     """Whether each bad byte becomes its own U+FFFD."""
     rules = subject.tokenizer.rules
     return rules is not None and isinstance(rules.rule, ByteFallback)
-
-
-@given(streams, stops)
-def test_a_log_probability_belongs_to_the_chunk_of_its_token(
-    stream: tuple[str, list[int]], stop: list[str]
-) -> None:
-    name, ids = stream
-    _, _, steps, _ = tracked(TABLES[name][0], ids, stop=stop)
-    covered: list[int] = []
-    taken: list[int] = []
-    for chunk, placed in steps:
-        covered += chunk.token_ids
-        taken += [each.token_id for each in placed]
-        if chunk.finish_reason is None and chunk.text and "\ufffd" not in chunk.text:
-            assert taken == covered
 
 
 def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
@@ -239,18 +213,14 @@ def test_alternatives_stand_where_the_token_does() -> None:
     assert [each.data for each in second] == [b" Hello", b" you", b""]
 
 
-def test_a_tokenizer_that_only_decodes_has_places_and_no_bytes() -> None:
-    text, placed, _, _ = tracked(Letters(), [ord(each) for each in "añ😀z"], stop="z")
-    assert text == "añ😀"
-    assert [(each.token, each.data, each.text_offset) for each in placed] == [
-        *(("a", None, 0), ("ñ", None, 1), ("😀", None, 2)),
-    ]
-
-
-def test_tokens_of_one_character_on_the_windowed_route() -> None:
-    _, _, steps, _ = tracked(Windowed(), [*ids_of("aé"), 66])
-    found = [[(each.token, each.text_offset) for each in placed] for _, placed in steps]
-    assert found == [[("a", 0)], [], [("\ufffd", 1), ("\ufffd", 1)], [("B", 2)], []]
+def test_text_that_has_no_spans_is_refused() -> None:
+    for tokenizer, options in (
+        (Letters(), {}),
+        (TOKENIZER, {"clean_up_tokenization_spaces": True}),
+    ):
+        decoder = StopSequenceDecoder(tokenizer, **options)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="spans"):
+            LogprobTracker(decoder)
 
 
 def test_missing_and_wrong_log_probabilities_are_named() -> None:

@@ -36,7 +36,7 @@ def read(stream: bytes) -> list[tuple[str, str]]:
 def test_events_are_read_as_they_were_meant(events: list[tuple[str, str | None]]) -> None:
     stream, wanted = b"", []
     for data, name in events:
-        stream += sse.comment(data) + sse.event(data, name=name)
+        stream += b": keep-alive\n\n" + sse.event(data, name=name)
         lines = data.replace("\r\n", "\n").replace("\r", "\n")
         wanted.append((name or "message", lines))
     assert read(stream) == wanted

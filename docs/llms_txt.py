@@ -1,10 +1,8 @@
-"""Writes ``docs/llms.txt``, for assistants that write code with streamdec.
+"""``llms.txt`` of the site, for assistants that write code with streamdec.
 
 It has the format of llmstxt.org: a title, a summary, examples, and lists of links. The links are
-those of ``docs/index.md``, and the common mistakes are those of the page on troubleshooting. The
+those of ``index.md``, and the common mistakes are those of the page on troubleshooting. The
 links lead to the pages' Markdown. Pages made of docstrings have none, and are linked as HTML.
-
-Run it after a change of one of these pages: ``python scripts/make_llms_txt.py``.
 """
 
 from __future__ import annotations
@@ -13,8 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-TARGET = DOCS / "llms.txt"
+DOCS = Path(__file__).resolve().parent
 MISTAKES = DOCS / "how-to" / "troubleshooting.md"
 LINE = re.compile(r"- \[([^\]]+)\]\(([^)]+)\): (.+)")
 INTRODUCTION = """\
@@ -119,7 +116,3 @@ def _address(path: str) -> str:
     if "/api/" in path:
         return f"{path.removesuffix('.md')}.html"
     return f"_sources/{path}.txt"
-
-
-if __name__ == "__main__":
-    TARGET.write_text(text(), "utf-8")
