@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -271,6 +271,9 @@ class GGUFTokenizer(BaseTokenizer):
         if isinstance(self._encoder, str):
             raise EncodeError(f"{self.name!r} can decode but not encode: {self._encoder}")
         return self._encoder
+
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return self._working_encoder()._library_encode()
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]

@@ -246,6 +246,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     # --- encoding ---------------------------------------------------------------------------------
 
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        def encode(text: str) -> list[int]:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            return ids
+
+        return "tokenizers", encode
+
     def id_to_token(self, token_id: int) -> str | None:
         # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.
         asked, text = self._last_asked

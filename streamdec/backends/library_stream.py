@@ -1,4 +1,4 @@
-"""The tokenizers' own libraries: streams and decode, for comparisons.
+"""The tokenizers' own libraries: streams, encode and decode, for comparisons.
 
 ``tokenizers`` has a stream, ``DecodeStream``. The other libraries only have ``decode``, around
 which people write a loop over a window of ids.
@@ -6,7 +6,7 @@ which people write a loop over a window of ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
@@ -34,3 +34,12 @@ def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]
     if isinstance(tokenizer, BaseTokenizer):
         return tokenizer._library_decode()
     return "decode()", tokenizer.decode
+
+
+def library_encode(tokenizer: BaseTokenizer) -> tuple[str, Callable[[str], Sequence[int]]]:
+    """Return the name of the library of ``tokenizer``, and its function from a text to ids.
+
+    For a GGUF file it is ``tokenizers``, which reads its vocabulary. Raises EncodeError if no
+    library encodes.
+    """
+    return tokenizer._library_encode()

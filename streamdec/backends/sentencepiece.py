@@ -317,6 +317,9 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _any_control(self) -> re.Pattern[str] | None:
         return any_of(self._control_ids)
 
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return "sentencepiece", self._processor.EncodeAsIds
+
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         return "sentencepiece", self._processor.DecodeIds
 

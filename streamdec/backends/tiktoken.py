@@ -241,6 +241,12 @@ class TiktokenTokenizer(BaseTokenizer):
     def _encode_special(self) -> Callable[[str], list[int]]:
         return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
 
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        def encode(text: str) -> list[int]:
+            return self._encoding.encode(self._normalized(text), allowed_special="all")
+
+        return "tiktoken", encode
+
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         return "tiktoken", self._encoding.decode
 

@@ -8,7 +8,8 @@ take the windowed route.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,9 @@ class TransformersTokenizer(BaseTokenizer):
             "split_special_tokens": special == "text",
         }
         return [guarded(self._given.encode, text, **options) for text in texts]
+
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        return "transformers", partial(self._given.encode, add_special_tokens=False)
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

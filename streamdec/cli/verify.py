@@ -2,7 +2,8 @@
 
 The oracle is the tokenizer's own ``decode``. With ``byte_fallback="eager"`` that text is different
 by design where a run of byte tokens is not UTF-8. There the oracle is a stream that is stepped id
-by id (guarantees 0 and 6 of ``docs/explanation/laws.md``).
+by id (guarantees 0 and 6 of ``docs/explanation/laws.md``). With ``--encode``, the ids of sample
+texts are compared with those of the tokenizer's own library.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from streamdec.backends.library_stream import library_encode
 from streamdec.bench.entrants import first_stop
 from streamdec.cli import shared
 from streamdec.cli.inputs import Input, input_options
@@ -23,7 +25,9 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
 from streamdec.errors import SourceError
+from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.protocols import ByteFallback, Tokenizer
+from streamdec.tokenizers._base import BaseTokenizer
 
 _MOST_SHOWN = 5
 """The number of rows whose differences are shown in full; later rows get one line each."""
@@ -38,6 +42,7 @@ _MOST_RESTORED = 3
 """The most times that a stream is restored from a snapshot."""
 _BATCHES = (1, 8, 64, 512)
 """Largest sizes of the random batches; each stream uses one of them."""
+_IDS_SHOWN = 8
 _SHOWN = 40
 """Characters of each text that are shown around a difference."""
 
@@ -55,7 +60,13 @@ Options = Mapping[str, Any]
     metavar="N",
     help="The same seed cuts a row in the same places.",
 )
-def verify(tokenizer: shared.Source, source: Input, seed: int) -> None:
+@click.option(
+    "--encode",
+    "is_encoding",
+    is_flag=True,
+    help="Compare encode with the tokenizer's own library instead. INPUT is not read.",
+)
+def verify(tokenizer: shared.Source, source: Input, seed: int, *, is_encoding: bool) -> None:
     """Compare streamed text with the full decode, for each row.
 
     INPUT is as for 'streamdec decode'. Each row is streamed in random batches, and restored from
@@ -63,13 +74,20 @@ def verify(tokenizer: shared.Source, source: Input, seed: int) -> None:
     shown. The oracle is the tokenizer's own decode. For each row that differs, the command shows
     the ids of the smallest part that still differs. Pass them to 'streamdec trace'.
 
+    With --encode, packaged sample texts are encoded, with fastokens where it can be used, and by
+    the tokenizer's own library. For each text with other ids, the command shows both.
+
     The exit status is 1 if there is a difference or a bad row; 2 if INPUT has no row.
 
     \b
     Examples:
       streamdec verify ./model answers.jsonl
       streamdec verify ./model ids.txt --seed 7
+      streamdec verify ./model --encode
     """
+    if is_encoding:
+        shared.exit_with(_verify_encoding(tokenizer))
+        return
     loaded = tokenizer.load(fast="off", untrusted=True)
     rows = num_ids = differing = 0
     with shared.progress() as tell:
@@ -94,6 +112,25 @@ def verify(tokenizer: shared.Source, source: Input, seed: int) -> None:
     shared.write(f"{told}: {differing:,} with other text than the full decode\n")
     shared.exit_with(int(differing > 0))
     source.exit_if_bad()
+
+
+def _verify_encoding(tokenizer: shared.Source) -> int:
+    """Compare the ids of sample texts, and return the exit status."""
+    loaded = tokenizer.load(fast="now", untrusted=True)
+    packaged = [shared.packaged_text(name) for name in ("bench_text.txt", "demo_text.txt")]
+    texts = [*SAMPLE_TEXTS, *packaged, *"".join(packaged).split("\n\n")]
+    assert isinstance(loaded, BaseTokenizer)
+    library, encode = library_encode(loaded)
+    found = ((text, list(loaded.encode(text).ids), list(encode(text))) for text in texts)
+    differing = [each for each in found if each[1] != each[2]]
+    for text, ours, theirs in differing[:_MOST_SHOWN]:
+        at = len(commonprefix([ours, theirs]))  # noqa: RUF071 (not paths)
+        shown = slice(at, at + _IDS_SHOWN)
+        shared.write(f"text {text[:_SHOWN]!a}: from token {at}\n")
+        shared.write(f"  encode()  {ours[shown]}\n  {library:9} {theirs[shown]}\n")
+    told = f"{shared.counted(len(texts), 'text')} encoded by {loaded.report.active}"
+    shared.write(f"{told}: {len(differing):,} with other ids than those of {library}\n")
+    return int(bool(differing))
 
 
 def _rows(source: Input) -> Iterator[tuple[int, bytes | list[int]]]:

@@ -62,6 +62,10 @@ class BaseTokenizer(ChatTokenizer, ABC):
         """Return the name and the decode function of the library, for comparisons."""
         return "decode()", self.decode
 
+    def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
+        """Return the name and the encode function of the library, for comparisons."""
+        raise EncodeError(f"{self!r} has no library that encodes")
+
     # --- special tokens ---------------------------------------------------------------------------
 
     @abstractmethod

@@ -1,0 +1,46 @@
+"""``streamdec verify --encode``: ids compared with those of the tokenizer's own library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from streamdec.backends.hybrid import HybridTokenizer
+from tests.cli.running import TOKENIZER, run
+from tests.support.files import sentencepiece, small_gguf, tekken
+
+FILES: dict[str, Any] = {
+    "tokenizers": TOKENIZER.read_bytes,
+    "tiktoken": lambda: json.dumps(tekken()).encode(),
+    "sentencepiece": lambda: sentencepiece(byte_fallback=True, vocab_size=600),
+    "gguf": small_gguf,
+}
+
+
+@pytest.mark.parametrize("library", FILES)
+def test_a_tokenizer_that_encodes_as_its_library(
+    library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if library in ("tiktoken", "sentencepiece"):
+        pytest.importorskip(library)
+    (tmp_path / "file").write_bytes(FILES[library]())
+    result = run(monkeypatch, "verify", tmp_path / "file", "--encode")
+    name = "tokenizers" if library == "gguf" else library
+    assert result.out.endswith(f": 0 with other ids than those of {name}\n")
+    assert result.status == 0
+
+
+def test_other_ids_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_the_last(self: HybridTokenizer, texts: list[str], *_: Any, **__: Any) -> Any:
+        return [ids[:-1] for ids in (self._tokenizer.encode(text).ids for text in texts)]
+
+    monkeypatch.setattr(HybridTokenizer, "_batch_ids", without_the_last)
+    monkeypatch.setattr(HybridTokenizer, "_encode_short", property(lambda _: None, lambda *_: None))
+    result = run(monkeypatch, "verify", "demo", "--encode")
+    last = Tokenizer.from_file(str(TOKENIZER)).encode(" ").ids
+    assert f"text ' ': from token 0\n  encode()  []\n  tokenizers {last}\n" in result.out
+    assert result.status == 1
