@@ -55,8 +55,8 @@ def _loaded(content: bytes) -> TokenizerOfOurs:
 
 
 FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
-    "rank_file": lambda: TiktokenTokenizer.from_content(
-        rank_file(), "rank_file", EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 272, "<b>": 280})
+    "rank_file": lambda: TiktokenTokenizer(
+        rank_file(), encoding=EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 272, "<b>": 280})
     ),
     "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
     "sentencepiece": lambda: SentencePieceTokenizer(

@@ -127,10 +127,10 @@ def test_the_tokens_of_a_rank_file() -> None:
     for size in (MAX_TOKEN, MAX_TOKEN + 1):
         content = files.rank_file({**files.small_ranks(), b"a" * size: 900})
         if size <= MAX_TOKEN:
-            TiktokenTokenizer.from_content(content, encoding=spec)
+            TiktokenTokenizer(content, encoding=spec)
             continue
         with pytest.raises(TokenizerLoadError, match=f"at most {MAX_TOKEN} are allowed"):
-            TiktokenTokenizer.from_content(content, encoding=spec)
+            TiktokenTokenizer(content, encoding=spec)
 
 
 def test_the_size_of_a_tokenizer_config(tmp_path: Path) -> None:

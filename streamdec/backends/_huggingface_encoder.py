@@ -123,7 +123,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     @cached_property
     def _neighbours(self) -> list[int]:
-        """An ordinary token, one that begins with a space, and the first byte of a character."""
+        """Ordinary tokens, one with a space, and the first byte of a character."""
         ordinary = (i for i in range(1000) if self._is_ordinary(i))
         texts = {i: self.id_to_token(i) or "" for i in ordinary}
         spaced = [i for i, text in texts.items() if "\u2581" in text]

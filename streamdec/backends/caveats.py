@@ -89,7 +89,7 @@ def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
 def _normalized(
     tokenizer: AnyTokenizer, library: Tokenizer, added: Mapping[int, AddedToken]
 ) -> Iterator[Caveat]:
-    """Yield the tokens that are decoded as their normalized text: unskipped ones, and others."""
+    """Yield tokens that are decoded as their normalized text, in two groups."""
     normalizer = library.normalizer
     if normalizer is None:
         return
@@ -118,7 +118,7 @@ def _normalized(
 
 
 def _other_ids(library: Tokenizer) -> dict[int, str]:
-    """Return the tokens that are put around a text with other ids than those of the table."""
+    """Return the tokens around a text whose ids are not those of the table."""
     if library.post_processor is None:
         return {}
     state: dict[str, Any] = json.loads(guarded(library.post_processor.__getstate__))

@@ -116,7 +116,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
         The models are those with a flag that is not known here, such as a space after each word.
         """
-        plain = [i for i in range(self._size) if self._is_plain(i)]
+        plain = [i for i in range(self._size) if i not in self._spaced]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
             given, theirs = self._by_rules(ids, True), self._text(*ids)
@@ -125,12 +125,6 @@ class SentencePieceTokenizer(BaseTokenizer):
                 raise TokenizerLoadError(
                     f"{self.name!r}: a SentencePiece model of this kind: {told}"
                 )
-
-    def _is_plain(self, token_id: int) -> bool:
-        is_other = token_id in self._control or token_id in self._unknown
-        name = self._names[token_id].removeprefix(_SPACE)
-        is_spaced = _SPACE in name[:-1] or name in ("", _SPACE)
-        return not (is_other or is_spaced or name.startswith("<0x"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -197,7 +191,13 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _spaced(self) -> frozenset[int]:
         """Pieces that the library may decode otherwise at the beginning of a text."""
-        return frozenset(i for i in range(self._size) if not self._is_plain(i))
+        names = enumerate(name.removeprefix(_SPACE) for name in self._names)
+        spaced = (
+            i
+            for i, name in names
+            if name in ("", _SPACE) or _SPACE in name[:-1] or name.startswith("<0x")
+        )
+        return frozenset((*self._control, *self._unknown, *spaced))
 
     @cached_property
     def _misnamed(self) -> frozenset[int]:
@@ -226,7 +226,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         space = self._processor.PieceToId(_SPACE)
         has_space = self.id_to_token(space) == _SPACE
         spaced = ([i] for i in range(self._size) if self._is_spaced_word(i))
-        letters = ([space, i] for i in range(self._size) if has_space and self._is_plain(i))
+        letters = ([space, i] for i in range(self._size) if has_space and i not in self._spaced)
         first = next(spaced, None) or next(letters, None)
         if first is None or self._text(*first).startswith(" "):
             return 0

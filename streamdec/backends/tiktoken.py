@@ -62,11 +62,11 @@ _RULES = TextRules(RawBytes())
 class TiktokenTokenizer(BaseTokenizer):
     r"""A tokenizer of the library tiktoken.
 
-    ``source`` is the path of a rank file, or a ``tiktoken.Encoding``. ``encoding`` is a name in
-    :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own EncodingSpec. An unknown file
-    needs it. A known file has a default: that of ``o200k_base`` can also be ``o200k_harmony``. With
-    a wrong regex, ``encode`` returns other ids than the model's; decoding only needs the special
-    tokens.
+    ``source`` is the path or the content of a rank file, or a ``tiktoken.Encoding``. ``encoding``
+    is a name in :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or your own EncodingSpec. An
+    unknown file needs it. A known file has a default: that of ``o200k_base`` can also be
+    ``o200k_harmony``. With a wrong regex, ``encode`` returns other ids than the model's; decoding
+    only needs the special tokens.
 
     ``decode`` ignores ids that the encoding does not have, while tiktoken raises. ``token_bytes``
     are exact. ``id_to_token`` returns the token's text, with ``<0xFF>`` for an invalid byte.
@@ -95,11 +95,13 @@ class TiktokenTokenizer(BaseTokenizer):
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | tiktoken.Encoding,
+        source: str | os.PathLike[str] | bytes | tiktoken.Encoding,
         *,
         encoding: str | EncodingSpec | None = None,
     ) -> None:
-        if isinstance(source, (str, os.PathLike)):
+        if isinstance(source, bytes):
+            self._take(source, "rank file", encoding, None)
+        elif isinstance(source, (str, os.PathLike)):
             path = Path(os.fsdecode(source))
             self._take(read_bounded(path), str(path), encoding, read_folder(path.parent))
         else:
@@ -119,23 +121,8 @@ class TiktokenTokenizer(BaseTokenizer):
         """
         spec = named_spec(encoding)
         content, name = ranks_at_hand(spec, allow_download=allow_download)
-        return cls.from_content(content, name, spec)
-
-    @classmethod
-    def from_content(
-        cls,
-        content: bytes,
-        name: str = "rank file",
-        encoding: str | EncodingSpec | None = None,
-        declared: FolderTokens | None = None,
-    ) -> Self:
-        """Return the tokenizer of a rank file: lines of base64, a space, the rank.
-
-        ``content`` is the file, ``name`` is for messages, ``encoding`` is as for the class, and
-        ``declared`` is read from a ``tokenizer_config.json``. Raises what the constructor raises.
-        """
         self = cls.__new__(cls)
-        self._take(content, name, encoding, declared)
+        self._take(content, name, spec, None)
         return self
 
     def _take(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Literal
 
 from tokenizers import Tokenizer
 
@@ -22,16 +22,6 @@ _EVERY = 8
 """One probe in this many is also compared in the other modes of encoding."""
 
 
-class SlowIds(Protocol):
-    """How the other library encodes texts."""
-
-    def __call__(
-        self, texts: Sequence[str], *, add_special_tokens: bool, special: Literal["parse", "text"]
-    ) -> list[bytes]:
-        """Return the ids of each text, four bytes each."""
-        ...
-
-
 @dataclass
 class FastokensCheck:
     """The check of fastokens against one file, step by step."""
@@ -42,8 +32,8 @@ class FastokensCheck:
     """Returns the ``tokenizer.json``; it may take some time."""
     renumbered: Sequence[str]
     """As for ``static_faults``."""
-    slow_ids: SlowIds
-    """Encodes with the other library."""
+    slow_ids: Callable[..., list[bytes]]
+    """Encodes with the other library, as ``FastEncoder.ids`` does."""
     is_stopped: Callable[[], bool]
     """Called between steps; if it returns True, the check raises :class:`Stopped`."""
     probes: int = 0

@@ -118,7 +118,7 @@ def chat_route(
 
 
 async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[str, Any]:
-    """Return the body, without null values. Raises ValueError or TypeError if it is wrong."""
+    """Return the body, without null values; raise ValueError or TypeError."""
     data = bytearray()
     async for part in request.stream():
         data += part

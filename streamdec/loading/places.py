@@ -108,7 +108,7 @@ def use_instead(given: object) -> str:
 
 
 def _reasons(name: str) -> list[str]:
-    """Return why ``name`` is neither a path nor the name of an encoding or a known model.
+    """Return why ``name`` is neither a path nor a known name.
 
     Raises MissingExtraError if only tiktoken is missing.
     """

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from streamdec.integrations._json import json_bytes
+from streamdec.integrations.asgi import listen
 from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob
 from streamdec.streams.text_stream import TextStream
 
@@ -47,27 +48,19 @@ class WholeResponse:
 
         Raises the errors of the engine, those of several samples in a group.
         """
-        reading, has_left = asyncio.current_task(), False
+        reading = asyncio.current_task()
         assert reading is not None
-
-        async def listen() -> None:
-            nonlocal has_left
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            has_left = True
-            reading.cancel()
-
-        listening = asyncio.create_task(listen())
+        listening = asyncio.create_task(listen(receive, reading))
         try:
             await self._read_all()
         except asyncio.CancelledError:
-            if not has_left:
+            if not listening.done():
                 raise
-            reading.uncancel()
+            reading.uncancel()  # the client has left
+            return
         finally:
             listening.cancel()
-        if not has_left:
-            await self._send(send)
+        await self._send(send)
 
     async def _send(self, send: Send) -> None:
         parts = [*self._parts()]

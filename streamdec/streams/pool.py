@@ -71,6 +71,8 @@ class DecoderPool:
         """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
+        self._steppers: dict[RequestId, Any] = {}
+        """What steps each request. It is mostly the decoder, because each object costs a round."""
         self._sinks: dict[RequestId, Sink] = {}
         self._watch: GrowthWatch | None = None
         """Looks at the lists of ``_watched``, until it is known what the engine does."""
@@ -143,6 +145,7 @@ class DecoderPool:
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
         request.own(request)
         self._requests[request_id] = request
+        self._steppers[request_id] = request.statistics or request.attribution or decoder
 
     # --- stepping
 
@@ -187,29 +190,29 @@ class DecoderPool:
         return chunks
 
     def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
-        requests, sinks = self._requests, self._sinks
+        steppers, sinks = self._steppers, self._sinks
         is_watched = self._watch is None or not self._watch.is_over
         for request_id, ids in token_ids.items():
             try:
-                request = requests[request_id]
+                stepper = steppers[request_id]
                 if type(ids) is int:
-                    chunk = request.step(ids)
+                    chunk = stepper.step(ids)
                 else:
                     if type(ids) is not list:
                         is_array = getattr(ids, "ndim", 0) == 1 and hasattr(ids, "tolist")
                         ids = ids.tolist() if is_array else checked_ids(ids)
                     if is_watched:
                         self._watch_growth(request_id, ids)
-                    chunk = request.step(ids[0]) if len(ids) == 1 else request.feed(ids)
+                    chunk = stepper.step(ids[0]) if len(ids) == 1 else stepper.feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
-                if request_id not in requests:
+                if request_id not in steppers:
                     self.errors[request_id] = UnknownRequestError(request_id)
                     continue
                 self.errors[request_id] = error
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
             if sinks and (sink := sinks.get(request_id)) is not None:
                 if chunk.text or chunk.finish_reason is not None:
-                    self._send(request_id, request, sink, chunk)
+                    self._send(request_id, stepper, sink, chunk)
                 continue
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
@@ -273,7 +276,7 @@ class DecoderPool:
                 raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
             self._sinks[request_id] = sink
 
-    def _send(self, request_id: RequestId, request: object, sink: Sink, chunk: Chunk) -> None:
+    def _send(self, request_id: RequestId, stepper: object, sink: Sink, chunk: Chunk) -> None:
         """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
@@ -283,7 +286,7 @@ class DecoderPool:
                 raise TypeError(MUST_BE_PLAIN.format("but it returned a coroutine,", result))
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
-            if self._requests.get(request_id) is request:  # the sink may have added another request
+            if self._steppers.get(request_id) is stepper:  # the sink may have added another request
                 last = self._last_chunk(request_id, "abort")
                 self._remove(request_id, last)
                 chunk = joined(chunk, last)
@@ -319,7 +322,7 @@ class DecoderPool:
         with self._calling():
             chunk = self._last_chunk(request_id, finish_reason)
             if (sink := self._sinks.get(request_id)) is not None:
-                self._send(request_id, self._requests[request_id], sink, chunk)
+                self._send(request_id, self._steppers[request_id], sink, chunk)
             else:
                 self._remove(request_id, chunk)
         return chunk
@@ -340,6 +343,7 @@ class DecoderPool:
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
+        del self._steppers[request_id]
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()

@@ -150,24 +150,30 @@ class BaseTokenizer(ChatTokenizer, ABC):
         self, operation: Operation, texts: list[str], options: dict[str, Any]
     ) -> list[Encoding]:
         """Check and encode ``texts``; hooks receive the call."""
+        if is_measured():
+            all_ids = self._measured_ids(operation, texts, options)
+        else:
+            all_ids = self._checked_ids(texts, **options)
+        pairs = zip(all_ids, texts, strict=True)
+        return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
-        def find() -> Sequence[Ids]:
-            for text in texts:
-                check_text(options["special"], text)
-            return self._all_ids(texts, **options)
+    def _checked_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Ids]:
+        for text in texts:
+            check_text(special, text)
+        return self._all_ids(texts, special, add_special_tokens=add_special_tokens)
 
+    def _measured_ids(
+        self, operation: Operation, texts: list[str], options: dict[str, Any]
+    ) -> Sequence[Ids]:
         def count(found: Sequence[Ids] | None) -> tuple[int, int, int]:
             sizes = (len(ids) // 4 if isinstance(ids, bytes) else len(ids) for ids in found or ())
             return len(texts), sum(sizes), sum(map(_chars, texts))
 
-        if is_measured():
-            report = getattr(self, "report", None)
-            by = type_of(self) if report is None else report.active
-            all_ids = measured(by, operation, find, count)
-        else:
-            all_ids = find()
-        pairs = zip(all_ids, texts, strict=True)
-        return [Encoding(ids, text, self, **options) for ids, text in pairs]
+        report = getattr(self, "report", None)
+        by = type_of(self) if report is None else report.active
+        return measured(by, operation, partial(self._checked_ids, texts, **options), count)
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"

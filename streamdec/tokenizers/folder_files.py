@@ -74,7 +74,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
-    """Return the content of ``path`` as :func:`read_file` does. Raises TokenizerLoadError."""
+    """Return the content of ``path``. Raises TokenizerLoadError if it cannot be read."""
     try:
         return read_file(path, limit)
     except FileError as error:
@@ -82,7 +82,10 @@ def read_bounded(path: Path, limit: int = MAX_FILE) -> bytes:
 
 
 def content_of(source: str | os.PathLike[str] | bytes, what: str) -> tuple[bytes, str]:
-    """Return the content of the file ``source`` and its path; content itself is called ``what``."""
+    """Return the content of a file, and its path.
+
+    ``source`` may also be the content, which is then called ``what``.
+    """
     if isinstance(source, bytes):
         return source, what
     path = Path(os.fsdecode(source))

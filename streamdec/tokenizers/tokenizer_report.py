@@ -68,11 +68,13 @@ class TokenizerReport:
 
 @runtime_checkable
 class LoadedTokenizer(ChatTokenizer, Protocol):
-    """The type that :func:`~streamdec.load_tokenizer` returns: a tokenizer with a report.
+    """A tokenizer with a report, which :func:`~streamdec.load_tokenizer` returns.
 
     >>> from streamdec import load_tokenizer
     >>> from streamdec.tokenizers import LoadedTokenizer
     >>> tokenizer: LoadedTokenizer = load_tokenizer("demo")
+    >>> tokenizer.report.format
+    'huggingface'
     """
 
     @property

@@ -63,8 +63,8 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "mock": lambda: MockTokenizer.from_tokens([*LETTERS, b"the", b" the", "é".encode()]),
     "huggingface": lambda: HuggingFaceTokenizer(byte_level()),
     "fast": lambda: HybridTokenizer(byte_level()),
-    "tiktoken": lambda: TiktokenTokenizer.from_content(
-        rank_file(), "ranks", EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
+    "tiktoken": lambda: TiktokenTokenizer(
+        rank_file(), encoding=EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
     ),
     "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
     "sentencepiece": lambda: SentencePieceTokenizer(

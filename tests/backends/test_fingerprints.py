@@ -65,7 +65,7 @@ def tiktoken(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
     pytest.importorskip("tiktoken")
     ranks = {token: i for i, token in enumerate([*BYTES, *(token.encode() for token in tokens)])}
     spec = EncodingSpec("mine", r"\S+|\s+", {f"<{i}>": 10_000 + i for i in special})
-    return TiktokenTokenizer.from_content(rank_file(ranks), "mine", spec)
+    return TiktokenTokenizer(rank_file(ranks), encoding=spec)
 
 
 def sentencepiece(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:

@@ -90,6 +90,22 @@ def test_decode_is_the_library_where_all_bytes_make_characters(
     assert "".join(stream.step_batch(ids)) + stream.flush() == ours.decode(ids)
 
 
+@given(data=st.data(), skip=st.booleans())
+def test_a_row_of_a_batch_is_decoded_as_alone_and_as_a_stream(
+    name: str, data: st.DataObject, skip: bool
+) -> None:
+    """Most rows are decoded by the library, and streams by the rules; any ids, any order."""
+    ours, _ = both(name)
+    rows = data.draw(st.lists(st.lists(st.integers(0, ours.vocab_size), max_size=8), max_size=4))
+    texts = [ours.decode(ids, skip_special_tokens=skip) for ids in rows]
+    assert ours.decode_batch(rows, skip_special_tokens=skip) == texts
+    for ids, text in zip(rows, texts, strict=True):
+        stream = DecodeStream(
+            ours, skip_special_tokens=skip, byte_fallback="exact", unknown_ids="skip"
+        )
+        assert "".join(stream.step_batch(ids)) + stream.flush() == text
+
+
 @given(data=st.data(), text=st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 def test_encoded_text_is_decoded_as_by_the_library(
     name: str, data: st.DataObject, text: str

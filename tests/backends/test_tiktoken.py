@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken
 
 from streamdec.backends import rank_files
 from streamdec.backends.rank_files import sha256_of
@@ -20,7 +19,6 @@ from streamdec.errors import (
     MissingExtraError,
     TokenizerLoadError,
 )
-from streamdec.folders.folder_tokens import FolderTokens, resolve
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
@@ -33,7 +31,7 @@ SPEC = EncodingSpec("small", PATTERN, SPECIAL, bos_token="<a>", eos_token="<b>")
 
 def small(**changes: Any) -> TiktokenTokenizer:
     spec = EncodingSpec(**{**vars(SPEC), **changes})
-    return TiktokenTokenizer.from_content(rank_file(), "small", spec)
+    return TiktokenTokenizer(rank_file(), encoding=spec)
 
 
 def library(special: dict[str, int] | None = None) -> Any:
@@ -177,14 +175,15 @@ def test_two_names_of_one_id() -> None:
     assert twice.token_to_id("<a>") == twice.token_to_id("<b>") == 300
 
 
-def declared(tokens: dict[int, str], *, special: bool = True) -> FolderTokens:
-    by_id = {i: AddedToken(text, special=special) for i, text in tokens.items()}
-    return resolve({}, {}, by_id, {}, {}, {}, is_byte_level=False)
+def declaring(folder: Path, tokens: dict[int, str], *, special: bool = True) -> TiktokenTokenizer:
+    by_id = {str(i): {"content": text, "special": special} for i, text in tokens.items()}
+    write_json(folder / "tokenizer_config.json", {"added_tokens_decoder": by_id})
+    (folder / "ranks").write_bytes(rank_file())
+    return TiktokenTokenizer(folder / "ranks", encoding=SPEC)
 
 
-def test_pickling_keeps_everything() -> None:
-    config = declared({272: "<a>"}, special=False)
-    ours = TiktokenTokenizer.from_content(rank_file(), "small", SPEC, config)
+def test_pickling_keeps_everything(tmp_path: Path) -> None:
+    ours = declaring(tmp_path, {272: "<a>"}, special=False)
     copy = pickle.loads(pickle.dumps(ours))
     assert copy.fingerprint == ours.fingerprint != OURS.fingerprint
     assert copy.encode("hello <a>").ids == ours.encode("hello <a>").ids
@@ -309,9 +308,9 @@ def test_a_role_without_an_id_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", [{3: "<a>"}, {300: "<x>", 301: "<x>"}])
-def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str]) -> None:
+def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str], tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json"):
-        TiktokenTokenizer.from_content(rank_file(), "small", SPEC, declared(tokens))
+        declaring(tmp_path, tokens)
 
 
 # --- by name --------------------------------------------------------------------------------------

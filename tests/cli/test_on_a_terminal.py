@@ -62,8 +62,8 @@ def test_ids_can_be_typed() -> None:
 
 
 def test_input_that_is_not_read_is_not_announced() -> None:
-    result = run_on_terminal("verify", "demo", "--encode")
-    assert result.status == 0
+    result = run_on_terminal("verify", "no_such_tokenizer")
+    assert result.status == 2
     assert "Reading from the terminal" not in result.out
 
 

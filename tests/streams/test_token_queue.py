@@ -349,6 +349,14 @@ async def test_nothing_can_be_put_after_the_end() -> None:
     assert not feed.closed
 
 
+def test_closing_drops_unread_ids_and_can_be_repeated() -> None:
+    feed = TokenQueue()
+    feed.put([1, 2])
+    feed.close()
+    feed.close()
+    assert (feed.num_waiting, feed.closed) == (0, True)
+
+
 @pytest.mark.parametrize("ends", ["at its end", "at a stop", "by a break"])
 async def test_a_second_stream_on_a_queue_is_rejected(ends: str) -> None:
     """Its answer would be empty, as if the engine had generated nothing."""

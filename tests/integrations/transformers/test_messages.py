@@ -112,6 +112,7 @@ def test_ids_must_continue_those_of_the_call_before() -> None:
         assert each(Tensor([[0, 0]])).tolist() == [False]
         with raises(RuntimeError, message):
             each(Tensor([[1, 1, 1]]))
+    assert [each.finish_reason for each in streamer.decoders] == ["error"]
 
 
 # --- a criterion ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
-from streamdec.integrations.transformers import GenerateStreamer
+from streamdec.integrations.transformers import GenerateStreamer, StopSequenceCriteria
 from tests.integrations.transformers.tensors import Tensor
 from tests.integrations.vocabularies import VOCABULARIES, spelled
 
@@ -85,3 +85,22 @@ def test_each_row_equals_a_decoder(batch: Any, kind: str, data: st.DataObject) -
         assert mine[-1].finish_reason == expected.finish_reason
         assert mine[-1].stop_reason == (expected.match.stop if expected.match else None)
         assert [each for chunk in mine for each in chunk.token_ids] == covered
+
+
+def test_the_rows_of_a_prompt_have_its_conditions() -> None:
+    tokenizer = HuggingFaceTokenizer(VOCABULARIES["byte_level"]())
+    comma, dot, x = spelled("byte_level", ",.x")
+    two = [StopConditions(","), StopConditions(".")]
+    streamer = GenerateStreamer(tokenizer, two, eos_token_ids=())
+    streamer.put(Tensor([[x]] * 4))
+    assert streamer(Tensor([[x, comma]] * 4)).tolist() == [True, True, False, False]
+    assert streamer(Tensor([[x, comma, dot]] * 4)).tolist() == [True] * 4
+
+
+def test_a_criterion_begins_after_its_prompt_and_continues_its_character() -> None:
+    tokenizer = HuggingFaceTokenizer(VOCABULARIES["byte_level"]())
+    ids = spelled("byte_level", "xß")
+    criteria = StopSequenceCriteria(tokenizer, stop=["x", "ß"], prompt_length=2)
+    assert criteria(Tensor([ids])).tolist() == [True]
+    assert criteria.decoders[0].match is not None
+    assert criteria.decoders[0].match.stop == "ß"

@@ -1,4 +1,4 @@
-"""``docs/reference/settings.md`` has each variable and logger of the code, and no other."""
+"""``docs/reference/cli.md`` has each variable and logger of the code, and no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.pages import ROOT, Page
 
-PAGE = Page("docs/reference/settings.md")
+PAGE = Page("docs/reference/cli.md")
 SOURCES = sorted([*(ROOT / "streamdec").rglob("*.py"), *ROOT.glob("plugins/*/streamdec_*/*.py")])
 NAME = re.compile(r"_?[A-Z][A-Z_]{3,}")
 OTHER_WORDS = re.compile(
