@@ -37,9 +37,9 @@ def library_decode(tokenizer: Decoder) -> tuple[str, Callable[[list[int]], str]]
 
 
 def library_encode(tokenizer: BaseTokenizer) -> tuple[str, Callable[[str], Sequence[int]]]:
-    """Return the name of the library of ``tokenizer``, and its function from a text to ids.
+    """Return the name and the encode function of the library of ``tokenizer``.
 
-    For a GGUF file it is ``tokenizers``, which reads its vocabulary. Raises EncodeError if no
-    library encodes.
+    The function returns the ids of a text. The library of a GGUF file is ``tokenizers``, which
+    reads its vocabulary. Raises EncodeError if no library encodes.
     """
     return tokenizer._library_encode()

@@ -32,7 +32,7 @@ def imported() -> SimpleNamespace:
 
 @pytest.fixture
 def engine() -> Iterator[SimpleNamespace]:
-    """The stand-ins of vLLM. The last tests of this module need vLLM itself."""
+    """Stand-ins for vLLM, which the last tests of this module need itself."""
     with in_place():
         found = imported()
         found.plugin = importlib.import_module("streamdec_vllm")
