@@ -145,8 +145,10 @@ class TokenDecoder:
         is_watched = self._is_careful or self._spans is not None
         least = self._stops.conditions.min_tokens
         self._is_rare = is_watched or (least > 0 and self.num_tokens < least)
-        # After tokens without text, the next one with text must note the offsets.
-        self._alert = ALERT if is_watched or is_silent else self._state.alert
+        # After tokens without text, the next one with text must note the offsets. A snapshot may
+        # have tokens without bytes after a clean point, which the next token with text forgets.
+        is_noted = is_watched or is_silent or bool(self._since)
+        self._alert = ALERT if is_noted else self._state.alert
 
     @property
     def num_tokens(self) -> int:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_ENTRIES: Final = 1_024
 """The most entries since the clean point that are accepted, besides four for each letter of the
 longest stop."""
+MOST_SPANS: Final = 2**20
+"""The most tokens since the clean point of a stream with spans: each gets one, in the end."""
 
 
 def dump(decoder: TokenDecoder) -> dict[str, Any]:
@@ -145,6 +147,7 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
         most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
     if not isinstance(since, list) or len(since) > most:
         raise ValueError(f"expected at most {most} entries since the clean point")
+    before = decoder.num_tokens
     for entry in since:
         is_entry = entry is RELEASE or (type(entry) is int and -MOST_COUNTED < entry < 2**32)
         if not is_entry:
@@ -156,6 +159,8 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
         elif entry >= 0:
             decoder._step(entry)
         else:
+            if decoder._spans is not None and decoder.num_tokens - before - entry > MOST_SPANS:
+                raise ValueError(f"expected at most {MOST_SPANS} tokens since the clean point")
             decoder._pass(-entry)
 
 

@@ -352,6 +352,29 @@ def test_entries_that_end_a_running_stream_are_rejected() -> None:
             StopSequenceDecoder.restore(RAW, changed)
 
 
+@pytest.mark.parametrize("spans", [False, True])
+def test_a_number_of_tokens_at_a_clean_point_is_counted(spans: bool) -> None:
+    """No stream has it there: it counts such tokens at once."""
+    stream = DecodeStream(RAW, spans=spans)
+    stream.step(0)
+    stream = DecodeStream.restore(RAW, resealed(stream.snapshot(), {"since": [-2]}))
+    for token_id in (0, 2, 5, 3, 4, 0):
+        stream.step(token_id)
+        restored = DecodeStream.restore(RAW, stream.snapshot())
+        assert restored.snapshot() == stream.snapshot()
+        assert restored.num_tokens == stream.num_tokens
+    assert stream.num_tokens == 9
+    if spans:
+        assert [span.token_index for span in stream.take_spans()] == [*range(9)]
+
+
+def test_more_tokens_than_could_have_spans_are_rejected() -> None:
+    stream = DecodeStream(RAW, spans=True)
+    stream.step_batch([0, 2])
+    changed = resealed(stream.snapshot(), {"since": [2, -(2**39)]})
+    assert "at most 1048576 tokens" in refused(changed)
+
+
 def nested(depth: int) -> list[Any]:
     inner: list[Any] = []
     for _ in range(depth):
