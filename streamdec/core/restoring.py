@@ -17,6 +17,7 @@ from streamdec.core.examining import end_unfollowed, release
 from streamdec.core.reading import NEVER, CleanPoint
 from streamdec.core.replay import RELEASE, SpanLog
 from streamdec.core.sections import Seen
+from streamdec.core.since import MOST_SINCE
 from streamdec.core.snapshots import Fields, shown
 from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
@@ -48,6 +49,7 @@ def dump(decoder: TokenDecoder) -> dict[str, Any]:
         "care": [*clean[3:]] if max(clean[3:]) > NEVER else None,
         "counts": [base, *sizes_in(clean.counted)],
         "since": [*decoder._since],
+        "move_at": decoder._most if decoder._since and decoder._most != MOST_SINCE else None,
         "end": end,
         "unknown_tokens": decoder._unknown_tokens,
     }
@@ -147,8 +149,12 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
         most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
     if not isinstance(since, list) or len(since) > most:
         raise ValueError(f"expected at most {most} entries since the clean point")
+    [move_at] = snapshots.numbers(
+        [fields.take("move_at", MOST_SINCE)], MOST_SINCE, MOST_SINCE + 2 * len(since)
+    )
     before = decoder.num_tokens
     for entry in since:
+        decoder._most = move_at  # so that the clean point stays where it was
         is_entry = entry is RELEASE or (type(entry) is int and -MOST_COUNTED < entry < 2**32)
         if not is_entry:
             raise ValueError(f"expected ids, numbers of tokens and null, got {shown(entry)}")
@@ -162,6 +168,8 @@ def _restep(decoder: TokenDecoder, fields: Fields) -> None:
             if decoder._spans is not None and decoder.num_tokens - before - entry > MOST_SPANS:
                 raise ValueError(f"expected at most {MOST_SPANS} tokens since the clean point")
             decoder._pass(-entry)
+    if len(decoder._since) == len(since):
+        decoder._most = move_at
 
 
 def _load_end(decoder: TokenDecoder, fields: Fields) -> None:

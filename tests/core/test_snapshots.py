@@ -368,6 +368,17 @@ def test_a_number_of_tokens_at_a_clean_point_is_counted(spans: bool) -> None:
         assert [span.token_index for span in stream.take_spans()] == [*range(9)]
 
 
+def test_a_restored_stream_moves_its_clean_point_when_the_first_one_does() -> None:
+    decoder = StopSequenceDecoder(RAW, StopConditions("aab"))
+    for _ in range(100):
+        decoder.step(0)
+        restored = StopSequenceDecoder.restore(RAW, decoder.snapshot())
+        assert restored.snapshot() == decoder.snapshot()
+    wrong = resealed(decoder.snapshot(), {"move_at": 10**9})
+    with pytest.raises(SnapshotError, match="expected numbers from 16"):
+        StopSequenceDecoder.restore(RAW, wrong)
+
+
 def test_more_tokens_than_could_have_spans_are_rejected() -> None:
     stream = DecodeStream(RAW, spans=True)
     stream.step_batch([0, 2])
