@@ -25,7 +25,7 @@ MOVES = 1 << 27
 UNKNOWN = 1 << 28
 """The tokenizer does not have the id, or it is not an id."""
 NAMED = 1 << 29
-"""The token must be examined: the conditions of some stream name its id, or it is an error."""
+"""Some stop set names the id; or, with UNKNOWN, the token is an error."""
 LETTERS = MOVES - 1
 """The bits that stand for letters."""
 ALERT = -1

@@ -69,7 +69,8 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         text, state = chunk.text, self._state
         after: StopState | None = state
         step: Step | None = None
-        if mask >= NAMED or count >= 0 or self._is_rare:
+        is_named = mask >= NAMED and (mask & UNKNOWN or token_id in self._stops.ids)
+        if is_named or count >= 0 or self._is_rare:
             step = Step(chunk, mask, count, row)
             chunk, after = examine(self, token_id, step)
         elif mask & state.letters:

@@ -108,7 +108,7 @@ class _EndedRow(Row):
         dict.__init__(self)
 
     def __missing__(self, token_id: int) -> Transition:
-        return NOTHING, MOVES | NAMED, 0, self
+        return NOTHING, MOVES | UNKNOWN | NAMED, 0, self
 
 
 ENDED: Final = _EndedRow()
