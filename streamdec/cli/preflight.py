@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -66,7 +67,10 @@ def preflight(
         raise click.UsageError("give the folder of a model, or --example")
     if model is None:
         for name in EXAMPLES if example == "all" else (str(example),):
-            shared.write(f"{write_example(name)}\n")
+            if example == "all" and Path(name).exists():
+                shared.write(f"{name} (it exists already)\n")
+            else:
+                shared.write(f"{write_example(name)}\n")
         return
     with shared.wrong_usage():
         for engine in engines:

@@ -30,7 +30,7 @@ class Stopped(Exception):  # noqa: N818 (not an error)
 
 def import_fastokens() -> Any:
     """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
-    return library("fastokens", "fast", "encoding fast needs")
+    return library("fastokens", "fast", "faster encoding needs")
 
 
 def ids_of(data: bytes) -> array[int]:

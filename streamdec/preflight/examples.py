@@ -27,7 +27,9 @@ def write_example(name: str, parent: str | os.PathLike[str] = ".") -> Path:
     try:
         folder.mkdir()
     except FileExistsError:
-        raise FileExistsError(f"{folder} exists: remove it, or change the folder") from None
+        raise FileExistsError(
+            f"{folder} exists: remove it, or write the example into another folder"
+        ) from None
     for file in _FOLDER.joinpath(name).iterdir():
         text = file.read_text("utf-8")
         if file.name == "tokenizer.json":

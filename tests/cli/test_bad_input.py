@@ -39,6 +39,10 @@ CASES = [
     ("decode demo 1 --stop-id x", "Invalid value for '--stop-id': 'x' is not a valid integer"),
     ("trace demo 1 --html folder/no/page.html", "No such file or directory: 'folder/no/page.html'"),
     ("trace demo empty", "empty: no token id to trace"),
+    (
+        "trace demo ids.jsonl",
+        "a name that ends in .jsonl is for JSON, so use another one for plain",
+    ),
     ("verify demo empty", "empty: no row to verify"),
     ("preflight", "give the folder of a model, or --example"),
     ("preflight text", "'text': expected the folder of a model, found a file"),
@@ -76,6 +80,7 @@ def test_it_is_one_clear_sentence(
     Path("empty").touch()
     Path("text").write_text("words of a text", "utf-8")
     Path("binary").write_bytes(b"\xff\x00")
+    Path("ids.jsonl").write_text("42 788\n", "utf-8")
     Path("chat.json").write_text("[]", "utf-8")
     Path("rows.jsonl").write_text(jsonl({"token_ids": LIBRARY.encode("an owl").ids}), "utf-8")
     result = run(monkeypatch, *line.split())
