@@ -23,7 +23,10 @@ from streamdec.bulk.gather import gather_for
 from streamdec.bulk.row import StoppedRow, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason
 from streamdec.core.conditions import StopConditions
+from streamdec.core.decode_options import Options
+from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stop_sets import stop_set_for
 from streamdec.protocols import Decoder
 
 STOPPED = pa.struct(
@@ -58,14 +61,15 @@ class StoppedRows:
         self._decoder = StopSequenceDecoder(tokenizer, conditions, skip_special_tokens=skip)
         self._conditions = conditions
         self._stops = (*conditions.stop, *conditions.visible_stop)
-        named, visible = set(conditions.stop_token_ids), set(conditions.visible_stop_token_ids)
-        eos = set() if conditions.ignore_eos else set(conditions.eos_token_ids)
-        self._watched = pa.array(sorted(named | visible | eos), pa.uint32())
+        stops = stop_set_for(tokenizer, table_for(tokenizer, Options(skip)), conditions)
+        self._watched = pa.array(sorted(stops.ids), pa.uint32())
         self._ends: dict[int, StopReason] = {}
         """The hidden stop ids, with their stop reasons."""
-        if not conditions.include_stop_str_in_output:
-            self._ends = dict.fromkeys(eos - visible) | {each: each for each in named}
-        is_simple = not (conditions.stop_regex or conditions.ignore_stops_between)
+        for token_id in stops.ids:
+            named = stops.named(stops.first.seen, token_id)
+            if named is not None and named.hidden and not conditions.include_stop_str_in_output:
+                self._ends[token_id] = named.reason
+        is_simple = not (stops.has_patterns or stops.has_sections)
         self._gather = gather_for(tokenizer, skip) if is_simple else None
 
     @property

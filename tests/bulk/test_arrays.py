@@ -360,13 +360,28 @@ def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool)
     ]
 
 
-def random_conditions(seed: random.Random, text: str, ids: Sequence[int]) -> StopConditions:
-    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs."""
+@pytest.mark.parametrize("stops", [{"stop": "<s>"}, {"visible_stop": "<s>"}], ids=str)
+def test_the_name_of_a_skipped_special_token_is_its_id(stops: Any) -> None:
+    row = [104, 105, 259, 104]
+    (found,) = decode_arrow(pa.array([row]), TOKENIZER, **stops).to_pylist()
+    assert found == stopped(TOKENIZER, row, StopConditions(**stops), skip=True)
+    assert (found["text"], found["stop_reason"]) == ("hi", "<s>")
+
+
+def random_conditions(
+    seed: random.Random, text: str, ids: Sequence[int], specials: Sequence[str]
+) -> StopConditions:
+    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs.
+
+    ``specials`` are names of special tokens, which have no text if they are skipped.
+    """
 
     def some(most: int, one: Callable[[], Any]) -> list[Any]:
         return [one() for _ in range(max(seed.randint(-most, most), 0))]
 
     def piece() -> str:
+        if specials and seed.random() < 0.3:
+            return seed.choice(specials)
         start = seed.randrange(len(text))
         return text[start : start + seed.randint(1, 3)]
 
@@ -402,10 +417,12 @@ def test_rows_end_as_streams_do_with_stops_of_every_kind(path: Any) -> None:
     seed = random.Random(path and path.parent.name)
     text = "Größe 日本 😀👍🏽\n\nUser: it's 12, isn't it? the end"
     spoken = [*tokenizer.encode(text).ids]
-    ids = [*spoken, *spoken, tokenizer.vocab_size + 1, *seed.sample(range(259), 3)]
+    specials = [each for each in tokenizer.special_tokens.all if each][:3]
+    its_ids = [tokenizer.token_to_id(each) for each in specials]
+    ids = [*spoken, *spoken, *its_ids, tokenizer.vocab_size + 1, *seed.sample(range(259), 3)]
     reasons = set()
     for _ in range(50):
-        conditions = random_conditions(seed, text, ids)
+        conditions = random_conditions(seed, text, ids, specials)
         rows: list[list[int] | None] = [None]
         for _ in range(8):
             start = seed.randrange(len(spoken))
