@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, FinishReason
 from streamdec.integrations._format import (
     FAILED,
     REASONING,
@@ -71,6 +71,17 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
+def _word_of(reason: FinishReason | None) -> str | None:
+    """Return the API's word for ``reason``; None for no reason and for a failure."""
+    match reason:
+        case "stop" | "length" | "content_filter":
+            return reason
+        case None | "abort" | "error":
+            return None
+        case _:
+            assert_never(reason)
+
+
 class _Choices(Format):
     """What streamed and whole responses have in common."""
 
@@ -109,8 +120,7 @@ class _Choices(Format):
         parts: Sequence[Chunk],
         placed: Sequence[PlacedLogprob],
     ) -> Json:
-        # All other reasons are the API's own words.
-        word = None if failure_of(sample.finish_reason) else sample.finish_reason
+        word = _word_of(sample.finish_reason)
         choice = {
             "index": index,
             **content,
