@@ -423,7 +423,7 @@ class Tensor:
 
 
 class Fickle:
-    """Says that it is an integer, and is none."""
+    """Has ``__index__``, as integers have, but it raises."""
 
     def __index__(self) -> int:
         raise ValueError("only integer tensors of a single element can be converted to an index")

@@ -122,7 +122,7 @@ def encodings_of(sha256: str) -> list[EncodingSpec]:
 
 
 def named_spec(encoding: str | EncodingSpec) -> EncodingSpec:
-    """Return the encoding of that name. Raises TokenizerLoadError if there is none."""
+    """Return a known encoding. Raises TokenizerLoadError for an unknown name."""
     if isinstance(encoding, EncodingSpec):
         return encoding
     if encoding not in ENCODINGS:

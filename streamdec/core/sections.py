@@ -158,7 +158,7 @@ class Matcher:
         return Seen(self.stops.skip(tail, "") if self._gated else tail, section)
 
     def by_id(self, seen: Seen, token_id: int) -> Seen | None:
-        """Return what is remembered after the marker ``token_id``; None if it is none."""
+        """Return what is remembered after ``token_id``; None if it is not a marker."""
         section = self.sections.by_id(seen.section, token_id)
         return None if section is None else self._turned(seen.tail, section)
 

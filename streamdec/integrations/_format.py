@@ -57,7 +57,7 @@ def check_count(name: str, value: object, least: int = 0) -> int:
 
 
 class ChunkDetails(TypedDict, total=False):
-    """What an encoder is told about a chunk, besides its sample.
+    """Details of a chunk for an encoder.
 
     >>> from streamdec.integrations.openai import ChunkDetails
     >>> details: ChunkDetails = {"num_tokens": 3}

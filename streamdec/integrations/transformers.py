@@ -53,8 +53,8 @@ class GenerateStreamer:
             give the parts as options: ``stop="\nUser:"``.
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` (the ids at which
-            ``generate`` ends a row) is required: pass ``()`` if there are none. With ``start`` it
-            is optional; the ids of the model's ``generation_config`` are added.
+            ``generate`` ends a row) is required; ``()`` if no id ends one. With ``start`` it is
+            optional: the ids of the model's ``generation_config`` are added.
 
     Raises TypeError and ValueError for wrong conditions and options. ``generate`` calls it like
     this:

@@ -80,7 +80,7 @@ def find_snapshot(
 
 
 def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
-    """Return the snapshot, or the reason why there is none with a tokenizer."""
+    """Return the snapshot, or why it could not be downloaded or has no tokenizer."""
     hub = library("huggingface_hub", "hub", "ids of the Hub need")
     try:
         folder = Path(

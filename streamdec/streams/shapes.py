@@ -2,8 +2,8 @@
 
 The shape is that of most outputs: one sample, with a list of ids, and without a finish reason.
 :class:`~streamdec.streams.outputs.OutputReader` reads all others. A field is read directly, because
-asking whether it exists takes three times as long. An index is compared by identity, which is that
-of small integers; ``True`` is none.
+asking whether it exists takes three times as long. An index is compared by identity: Python has one
+object for each small integer, and ``True`` is not an index.
 """
 
 from __future__ import annotations

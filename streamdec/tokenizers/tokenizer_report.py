@@ -48,7 +48,7 @@ class TokenizerReport:
     """Why this library encodes, in a phrase."""
     guarded: str = ""
     """A character; texts that contain it are encoded by the library that would encode without
-    fastokens. "" means that there is none."""
+    fastokens. "" for no such character."""
     probes: int = 0
     """The number of strings that were compared."""
     differing: tuple[str, ...] = ()

@@ -121,7 +121,7 @@ def encodes(tokenizer: Any) -> str:
 
 
 def of_a_bad_byte(tokenizer: Tokenizer) -> str:
-    """Whether the two ways of a run differ, on a character and a byte that is none."""
+    """Whether ``eager`` and ``exact`` differ for a character that an invalid byte follows."""
     single = {tokenizer.token_bytes(i): i for i in reversed(range(tokenizer.vocab_size))}
     if not all(bytes([byte]) in single for byte in (*b"\xc3\xa9", 0xFF)):
         return "alike"  # there are no such tokens

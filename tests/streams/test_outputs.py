@@ -400,7 +400,7 @@ def test_the_end_is_found_in_the_output_where_ids_gives_only_ids(
 
 
 def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
-    """The part's own word goes before; another sample's end is none."""
+    """The word of the part counts before the word of the output. Other samples do not count."""
     outputs: list[dict[str, Any]] = [
         {"data": {"token_ids": [0]}, "finish_reason": None},
         {"data": {"token_ids": [1], "index": 0}, "finish_reason": "eos", "stop_reason": 7},

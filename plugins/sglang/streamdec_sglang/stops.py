@@ -11,8 +11,8 @@ decoder decides instead. The manager of the detokenizer cuts a text at the first
 stop, which may be one that was ignored. So the reason of the end (:class:`FoundStop`) says where
 the stop is, and :func:`trim_matched_stop` cuts there.
 
-Text that may become a stop is withheld (``jailed``), whatever tokens spell it. It stays withheld
-while an incomplete character follows; SGLang would send it then.
+Text that may become a stop is withheld (``jailed``). It stays withheld while an incomplete
+character follows it, whereas SGLang would send it.
 
 The class of a request is changed when it is made, if it has stop strings. So a request without
 stops costs nothing more, and the decoder is freed with its request.

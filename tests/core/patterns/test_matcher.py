@@ -113,7 +113,7 @@ def test_the_beginning_of_the_text_and_of_a_line(pattern: str, text: str, end: i
     ],
 )
 def test_skipped_text_ends_at_a_beginning(pattern: str, text: str) -> None:
-    """As where a section ends. A beginning before skipped text is none any more."""
+    """Skipped text is a section that ended: the next text is at a beginning."""
     matcher = stops_of(pattern)
     begun = matcher.skip(matcher.start, "some")
     assert matcher.step(begun, text)[1]
