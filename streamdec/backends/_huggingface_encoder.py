@@ -148,8 +148,11 @@ class HuggingFaceEncoder(BaseTokenizer):
                     )
                     raise EncodeError(f"{told}: {self._listed(found)}")
         elif special == "forbid":
-            for text, ids in self._pairs(texts, "parse"):
+            pairs = [*self._pairs(texts, "parse")]
+            for text, ids in pairs:
                 self._forbid(text, ids)
+            if not add_special_tokens:
+                return [bytes(ids) for _, ids in pairs]
             special = "parse"
         return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
 

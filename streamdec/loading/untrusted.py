@@ -1,9 +1,9 @@
 """Load a file of a stranger in a child process first.
 
-In: the place, and the options of loading. Out: nothing, or an error. A library that aborts, a file
-that needs gigabytes, and a regex without end are errors of the child. The child
-(:mod:`streamdec.loading.trial_main`) does what ``load_tokenizer`` does, frees the tokenizer, and
-checks what its decoder may make of a text.
+In: the place, and the options of loading. Out: the options for loading it here, or an error. A
+library that aborts, a file that needs gigabytes, and a regex without end are errors of the child.
+The child (:mod:`streamdec.loading.trial_main`) does what ``load_tokenizer`` does, frees the
+tokenizer, and checks what its decoder may make of a text.
 """
 
 from __future__ import annotations
