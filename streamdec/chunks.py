@@ -48,7 +48,14 @@ class _Slots:
     """The text as JSON, after an encoder asked for it."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+# A frozen dataclass sets a field by name. Through its slot that takes an eighth of the time.
+_set_text, _set_finish, _set_stop, _set_unread, _set_ids, _set_json = (
+    vars(_Slots)[name].__set__
+    for name in ("text", "finish_reason", "stop_reason", "unread_tokens", "token_ids", "_json")
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False, init=False)
 class Chunk(_Slots):
     r"""A piece of a stream. Immutable, so that streams can share one object.
 
@@ -76,6 +83,21 @@ class Chunk(_Slots):
     A token without text belongs to the next chunk that has text, or to the last chunk. So the ids
     of all chunks, joined, are the ids that were read."""
 
+    def __init__(
+        self,
+        text: str = "",
+        finish_reason: FinishReason | None = None,
+        stop_reason: StopReason = None,
+        unread_tokens: int = 0,
+        token_ids: tuple[int, ...] = (),
+    ) -> None:
+        _set_text(self, text)
+        _set_finish(self, finish_reason)
+        _set_stop(self, stop_reason)
+        _set_unread(self, unread_tokens)
+        _set_ids(self, token_ids)
+        _set_json(self, None)
+
     @property
     def is_empty(self) -> bool:
         """Whether the chunk has neither text nor a ``finish_reason``."""
@@ -93,9 +115,6 @@ class Chunk(_Slots):
         """
         return (self,)
 
-    def __post_init__(self) -> None:
-        _set_json(self, None)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
@@ -106,9 +125,6 @@ class Chunk(_Slots):
             if value != each.default:
                 shown.append(f"{each.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-_set_json = _Slots.__dict__["_json"].__set__
 
 
 class _Draft(_Slots):
@@ -175,6 +191,9 @@ class SectionChunk(Chunk):
     parts: tuple[tuple[str | None, str], ...] = ()
     """Pairs of (section name or None, text), in order. Empty if the text is in one section."""
 
+    def __post_init__(self) -> None:
+        _set_json(self, None)
+
     def split(self) -> tuple[Chunk, ...]:
         """See Chunk. The last part has the finish and the token ids."""
         if not self.parts:
@@ -220,8 +239,7 @@ def joined(*chunks: Chunk) -> Chunk:
     return replace(last, text="".join(chunk.text for chunk in chunks), token_ids=token_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class StopMatch:
+class StopMatch(NamedTuple):
     r"""Which stop ended a stream, and where it is in the generated text.
 
     Positions count code points (or UTF-8 bytes) from 0, in the emitted text plus the text of a

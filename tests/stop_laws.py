@@ -370,7 +370,7 @@ def _model_of(setup: Setup, texts: Sequence[str]) -> Model:
 
 def _of_text(found: Seen) -> Seen:
     """What depends on the text alone, and not on the bytes of the tokens."""
-    match = found.match and replace(found.match, tokens_before=0)
+    match = found.match and found.match._replace(tokens_before=0)
     return found._replace(held=b"", match=match, num_pending_tokens=0)
 
 
