@@ -236,7 +236,8 @@ def joined(*chunks: Chunk) -> Chunk:
     if any(isinstance(chunk, SectionChunk) for chunk in chunks):
         parts = [(part.section, part.text) for chunk in chunks for part in chunk.split()]
         return of_parts(parts, replace(last, token_ids=token_ids))
-    return replace(last, text="".join(chunk.text for chunk in chunks), token_ids=token_ids)
+    text = "".join(chunk.text for chunk in chunks)
+    return Chunk(text, last.finish_reason, last.stop_reason, last.unread_tokens, token_ids)
 
 
 class StopMatch(NamedTuple):

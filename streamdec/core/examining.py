@@ -321,21 +321,20 @@ def end_at_reading(stream: TokenDecoder, reading: Reading, tokens: int) -> Chunk
 
 def end_at_id(stream: TokenDecoder, token_id: int, reason: StopReason, *, hidden: bool) -> Chunk:
     """End ``stream`` at ``token_id``, which is a stop."""
-    index, past = stream.num_tokens, stream._past()
-    whole = [*past.since, token_id]
+    index, since = stream.num_tokens, stream._since
+    whole = [*since, token_id]
     match: StopMatch | None
-    if hidden and not stream.conditions.include_stop_str_in_output:
+    if hidden and not stream._stops.conditions.include_stop_str_in_output:
         ending = unfollowed(stream, Chunk("", "stop", reason), index)
         held = stream._table.flush(stream._row.state) if stream._row.waits else ""
         at, byte_at = sizes_in(stream._count + size_of(held))
         match = StopMatch(reason, False, at, at, byte_at, byte_at, index, index)
     else:
-        output = stream._num_output(past)
-        ending, match = visible_ending(past, token_id, reason, index, output)
-        past = past._replace(since=whole)
+        past, since = stream._past(), whole
+        ending, match = visible_ending(past, token_id, reason, index, stream._num_output(past))
     if ending.hit is not None:
-        match = match_of(past, ending, index + 1)
-    cells = [] if stream._spans is None else past.replay(index).cells
+        match = match_of(stream._past(since), ending, index + 1)
+    cells = [] if stream._spans is None else stream._past(since).replay(index).cells
     chunk = _finish(stream, ending, whole, index + 1, cells=cells)
     stream._match = match
     return chunk
