@@ -1,11 +1,13 @@
 """The hot path: what ``step`` and ``feed`` do with most tokens.
 
-1. Look the id up in the row of the stream's state. 2. Add its tally to the count. The sum is below
-zero until the limit of tokens is reached. 3. Compare its mask with the ``alert``. If they have no
-bit in common, the token is *plain*, and its chunk is the result. This is the case for most tokens.
+1. Look the id up in the row of the stream's state.
+2. Add its tally to the count. The sum is below zero until the limit of tokens is reached.
+3. Compare its mask with the ``alert``. If they have no bit in common, the token is *plain*, and its
+   chunk is the result. This is the case for most tokens.
 4. Otherwise look up in the state of the stops what the text does. What is rare is examined
-(:mod:`streamdec.core.examining`). 5. Note whether the stream is clean after it: the ids since the
-clean point, or none. 6. Move to the next row, and note the offsets.
+   (:mod:`streamdec.core.examining`).
+5. Note whether the stream is clean after it: the ids since the clean point, or none.
+6. Move to the next row, and note the offsets.
 
 What is ugly and stays: points 1 to 6 are one function, and ``feed`` repeats points 1 to 3. A call
 of a Python function takes as long as points 1 to 3.
