@@ -105,7 +105,8 @@ def _part(target: Path) -> Iterator[BinaryIO]:
     then fails at its end.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f"{glob.escape(target.name)}.*{PART_SUFFIX}"):
+    # Not "*": the part of a.jsonl.gz, which another process may write, begins with "a.jsonl.", too.
+    for left in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 8}{PART_SUFFIX}"):
         left.unlink(missing_ok=True)
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     with part.open("xb") as file:

@@ -282,10 +282,19 @@ def test_no_link_is_written_through(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="exists and is not a file"):
         decoded(source, overwrite=True)
     (tmp_path / "out-in.jsonl").unlink()
-    (tmp_path / "out-in.jsonl.0.streamdec-part").symlink_to(mine)
+    (tmp_path / "out-in.jsonl.01234567.streamdec-part").symlink_to(mine)
     assert content(decoded(source)) == EXPECTED
     assert mine.read_text() == "mine"
     assert len([*tmp_path.iterdir()]) == 3
+
+
+def test_the_file_that_another_command_writes_is_not_deleted(tmp_path: Path) -> None:
+    """Its target has the same name and one suffix more."""
+    other = decode_files([(written(tmp_path / "in.jsonl.gz"), tmp_path / "a.jsonl.gz")], DECODER)
+    next(other)
+    _ = [*decode_files([(written(tmp_path / "in.jsonl"), tmp_path / "a.jsonl")], DECODER)]
+    _ = [*other]
+    assert content(tmp_path / "a.jsonl") == content(tmp_path / "a.jsonl.gz") == EXPECTED
 
 
 @pytest.mark.parametrize(
