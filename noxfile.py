@@ -56,7 +56,6 @@ ENGINES = {
         "tests/loading/test_by_transformers.py",
         "tests/server/test_transformers.py",
     ],
-    "evaluation": ["tests/integrations/lm_eval"],
     "llama-cpp": ["tests/integrations/llama_cpp"],
     "ray": ["tests/bulk", "tests/integrations/moving"],
     "rollouts": ["tests/integrations/rollouts"],

@@ -1,7 +1,7 @@
 """Chunks of a batch on their way from the thread that decodes to one reader.
 
-In: chunks by row. Out, to a plain reader or a task: a row and its chunk. Unlike the producer of a
-TokenQueue, the thread decodes, because it must know which rows have ended.
+In: chunks by row. Out: a row and its chunk. Unlike the producer of a TokenQueue, the thread
+decodes, because it must know which rows have ended.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from streamdec.chunks import Chunk, FinishReason, StopReason
 from streamdec.streams.token_queue import ENDS_OF_LOOPS
-from streamdec.streams.wakeups import Wakeup
 
 
 class RowChunk(NamedTuple):
@@ -55,7 +53,6 @@ class RowFeed:
         self.error: BaseException | None = None
         """The error of ``end``, which the reader raises once after the last chunk."""
         self._changed = threading.Condition()
-        self._waits: list[Wakeup] = []
         self._chunks: deque[RowChunk] = deque()
         self._unraised: BaseException | None = None
         self._is_over = False
@@ -67,11 +64,11 @@ class RowFeed:
             for row, chunk in chunks.items():
                 if not chunk.is_empty and not self._is_closed:
                     self._chunks += (RowChunk(row, part) for part in chunk.split())
-            self._wake()
+            self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
         """End the feed; the reader raises ``error``. A second end does nothing."""
-        # A generator or an event loop would handle these itself.
+        # A loop would take these for its own end.
         if error is not None and (
             not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
         ):
@@ -80,49 +77,22 @@ class RowFeed:
         with self._changed:
             if not self._is_over:
                 self._is_over, self.error, self._unraised = True, error, error
-            self._wake()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Drop the chunks that were not read, and all later ones."""
         with self._changed:
-            self._is_closed = True
+            self._is_over = self._is_closed = True
             self._chunks.clear()
-            self._wake()
+            self._changed.notify_all()
 
     def take(self) -> RowChunk | None:
         """Wait for the next chunk; None at the end. Raises, once, the error of ``end``."""
         with self._changed:
-            self._changed.wait_for(self._is_decided)
-            return self._taken()
-
-    async def receive(self) -> RowChunk | None:
-        """Do what ``take`` does, from a task."""
-        while True:
-            with self._changed:
-                if self._is_decided():
-                    return self._taken()
-                wait = Wakeup()
-                self._waits.append(wait)
-            try:
-                await wait
-            finally:
-                with self._changed, suppress(ValueError):
-                    self._waits.remove(wait)
-
-    def _is_decided(self) -> bool:
-        return bool(self._chunks) or self._is_over or self._is_closed
-
-    def _taken(self) -> RowChunk | None:
-        if self._chunks:
-            return self._chunks.popleft()
-        error, self._unraised = self._unraised, None
-        if error is not None and not self._is_closed:
-            raise error
-        return None
-
-    def _wake(self) -> None:
-        self._changed.notify_all()
-        for wait in self._waits:
-            with suppress(RuntimeError):  # its event loop is closed
-                wait.wake()
-        self._waits.clear()
+            self._changed.wait_for(lambda: self._chunks or self._is_over)
+            if self._chunks:
+                return self._chunks.popleft()
+            error, self._unraised = self._unraised, None
+            if error is not None and not self._is_closed:
+                raise error
+            return None

@@ -17,7 +17,7 @@ from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "transformers")
 ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
-SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER], [ANSWER]]
+SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
 
 
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
