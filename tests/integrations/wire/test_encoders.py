@@ -125,17 +125,12 @@ def test_the_events_of_a_message() -> None:
         {"type": "message_delta", "delta": end, "usage": {**usage, "output_tokens": 3}},
         {"type": "message_stop"},
     ]
-    whole = anthropic.MessageResponse(**MESSAGE)
+    whole = anthropic.MessageResponse(**MESSAGE, stop_sequences=["x"])
     whole.step(Chunk("Hi!", "stop", "\nUser:"), num_tokens=3)
     content = [{"type": "text", "text": "Hi!"}]
     usage["output_tokens"] = 3
+    end = {"stop_reason": "end_turn", "stop_sequence": None}  # the stop is not the client's
     assert whole.body() == {**message, "content": content, **end, "usage": usage}
-
-
-def test_a_stop_of_the_server_is_not_one_of_anthropics_client() -> None:
-    whole = anthropic.MessageResponse(**MESSAGE, stop_sequences=["x"])
-    whole.step(Chunk("Hi", "stop", "\nUser:"), num_tokens=3)
-    assert (whole.body()["stop_reason"], whole.body()["stop_sequence"]) == ("end_turn", None)
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -307,21 +302,26 @@ def test_log_probabilities_of_sections(size: int) -> None:
 
 
 @pytest.mark.parametrize("kind", CHATS)
-def test_token_ids_are_counted_and_shown(kind: Any) -> None:
-    wire = kind(**HEAD, include_usage=True, prompt_tokens=3, return_token_ids=True)
+def test_token_ids_are_shown_where_they_were_asked_for(kind: Any) -> None:
+    wire = kind(**HEAD, return_token_ids=True)
     assert not any("token_ids" in choice for each in wire.start() for choice in each["choices"])
-    found = wire.step(Chunk("a", token_ids=(5, 6)))
-    found += wire.step(Chunk("", "length", token_ids=(7,)))
+    found = wire.step(Chunk("a", token_ids=(5, 6))) + wire.step(Chunk("", "length", token_ids=(7,)))
     assert [each["choices"][0]["token_ids"] for each in found] == [[5, 6], [7]]
-    assert wire.flush()[0]["usage"]["completion_tokens"] == 3
 
 
-def test_token_ids_of_a_message_are_counted() -> None:
-    wire = anthropic.MessageEncoder(**MESSAGE)
-    wire.step_bytes(Chunk("a", token_ids=(5,)))
-    wire.step_bytes(Chunk("b", token_ids=(6,)))
-    wire.step_bytes(Chunk("", "length", token_ids=(7,)))
-    assert wire.flush()[-2]["usage"] == {"input_tokens": 2, "output_tokens": 3}
+@pytest.mark.parametrize("make", TAKERS, ids=lambda make: str(make.func.__name__))
+def test_without_their_number_the_token_ids_of_chunks_are_counted(make: Any) -> None:
+    chunks = [Chunk("a", token_ids=(5, 6)), Chunk("b", token_ids=(6,))]
+    chunks += [Chunk("", "length", token_ids=(7,))]
+    usage: Any = {} if "input_tokens" in make.keywords else {"prompt_tokens": 2}
+    if make.func in CHATS:
+        usage["include_usage"] = True
+    taker = make(**usage)
+    for chunk in chunks:
+        getattr(taker, "step_bytes", taker.step)(chunk)
+    last = taker.body() if hasattr(taker, "body") else taker.flush()[-2:][0]
+    counts = last["usage"]
+    assert counts.get("completion_tokens", counts.get("output_tokens")) == 4
 
 
 def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
