@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from tests.integrations.mlx_lm.scripted import (
     generation,
     mlx_lm,
@@ -39,9 +38,3 @@ def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str
         names["model"] = scripted(tokenizer, spelled("byte_level", ANSWER), len(prompt))
         exec(code, names)
         assert capsys.readouterr().out == text.rstrip("\n")
-
-
-def test_the_page_has_the_names_of_mlx_lm() -> None:
-    names = ["add_token", "finalize", "last_segment", "text", "tokens", "offset", "reset"]
-    assert "(" + ", ".join(f"`{name}`" for name in names) in PAGE.text.replace("\n", " ")
-    assert all(hasattr(StreamingDetokenizer(byte_level()), name) for name in names)

@@ -17,7 +17,7 @@ from tests.integrations.mlx_lm.scripted import (
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
+from tests.integrations.vocabularies import VOCABULARIES, spelled
 
 TEXT = "The fox 😀 über naïve 你好!"
 KINDS = ["byte_level", "byte_fallback"]
@@ -89,24 +89,3 @@ def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> N
     again.reset()
     again.add_token(spelled(kind, "c")[0])
     assert (again.text, again.tokens, ours.text) == ("c", spelled(kind, "c"), "ab😀")
-
-
-def test_the_text_is_the_decode_of_any_ids_unlike_that_of_mlx_lm() -> None:
-    """The errors of 0.32.2: the first space of a byte-level text, and tokens without text."""
-    theirs = tokenizer_utils.BPEStreamingDetokenizer
-    tokenizer = VOCABULARIES["byte_level"]()
-    ids = tokenizer.encode(" one two", add_special_tokens=False).ids
-    unknown = [*ids, 500]
-
-    def text(make: Any, ids: list[int]) -> str:
-        detokenizer = wrapper(tokenizer, make).detokenizer
-        for each in ids:
-            detokenizer.add_token(each)
-        detokenizer.finalize()
-        return str(detokenizer.text)
-
-    assert text(StreamingDetokenizer, ids) == tokenizer.decode(ids) == " one two"
-    assert text(theirs, ids) == "one two"
-    assert text(StreamingDetokenizer, unknown) == tokenizer.decode(unknown) == " one two"
-    assert text(theirs, unknown) == "one two!"
-    assert EOS not in text(StreamingDetokenizer, ids)

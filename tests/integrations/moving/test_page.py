@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from streamdec import StopConditions, StopSequenceDecoder, iter_chunks, load_tokenizer
+from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.tokenizers import LoadedTokenizer
 from tests.support.pages import ROOT, Page
 
@@ -59,17 +58,3 @@ def test_the_snapshots_are_as_small_as_the_page_says() -> None:
             decoder.step(token_id)
             sizes.append(len(json.dumps(decoder.snapshot(), separators=(",", ":"))))
     assert f"between {min(sizes)} and {max(sizes)} bytes" in PAGE.text
-
-
-@pytest.mark.parametrize("cut", range(13))
-def test_the_text_does_not_depend_on_where_the_stream_moves(cut: int) -> None:
-    tokenizer = loaded()
-    ids = tokenizer.encode(TEXT).ids
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))
-    before = decoder.feed(ids[:cut])
-    snapshot = json.loads(json.dumps(decoder.snapshot()))
-    restored = StopSequenceDecoder.restore(tokenizer, snapshot)
-    with nullcontext() if not restored.finished else pytest.warns(match="has already ended"):
-        chunks = [*iter_chunks(ids[cut:], restored)]
-    assert before.text + "".join(chunk.text for chunk in chunks) == "Größe 😀"
-    assert (before.stop_reason or chunks[-1].stop_reason) == "\n\nUser:"

@@ -41,12 +41,3 @@ def test_a_stream_moves_between_actors(workers: list[Any]) -> None:
         given += text
     assert given == "Größe 😀"
     assert snapshot["end"] == ["", "stop", "\n\nUser:"]
-
-
-def test_an_actor_may_be_killed(workers: list[Any]) -> None:
-    """What it gave and its snapshot are with the caller."""
-    ids = load_tokenizer("demo").encode(TEXT).ids
-    given, snapshot = ray.get(workers[0].run.remote(ids[:6]))
-    ray.kill(workers[0])
-    text, _ = ray.get(workers[1].run.remote(ids[6:], snapshot))
-    assert given + text == "Größe 😀"

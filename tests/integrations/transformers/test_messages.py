@@ -60,6 +60,8 @@ def test_a_streamer_works_for_one_call() -> None:
         started(streamer)
     with raises(RuntimeError, USED):
         IdleModel().generate(streamer=streamer)
+    with raises(RuntimeError, "use the return value of generate"):
+        GenerateStreamer(TOKENIZER).result()
 
 
 @pytest.mark.parametrize(
