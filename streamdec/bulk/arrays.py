@@ -52,9 +52,8 @@ def decode_arrow(
         TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or both
             ``conditions`` and ``stops`` are given.
 
-    The cost is about 0.1 µs a token with such a table. Rows that are not UTF-8, all rows with
-    ``stop_regex`` or ``ignore_stops_between``, and all rows of other tokenizers cost as much as
-    ``decode``, or a stream.
+    A token costs about 0.1 µs with such a table. Rows that are not UTF-8, with ``stop_regex``, with
+    ``ignore_stops_between``, or of other tokenizers cost as much as ``decode``, or a stream.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer

@@ -105,7 +105,7 @@ def _part(target: Path) -> Iterator[BinaryIO]:
     then fails at its end.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Not "*": the part of a.jsonl.gz, which another process may write, begins with "a.jsonl.", too.
+    # Not "*": the part of a.jsonl.gz also begins with "a.jsonl.".
     for left in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 8}{PART_SUFFIX}"):
         left.unlink(missing_ok=True)
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
