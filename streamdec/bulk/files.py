@@ -1,7 +1,7 @@
 """Decode files of token ids into the same files with texts.
 
-A file is written beside its target and renamed when it is complete: a target is complete, or not
-there. Its blocks can be decoded in several processes. Their order stays.
+A file is written beside its target, and renamed when it is complete. Its blocks can be decoded in
+several processes, and keep their order.
 """
 
 from __future__ import annotations
