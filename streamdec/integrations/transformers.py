@@ -10,17 +10,49 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Self, Unpack
 
-from streamdec.chunks import Chunk, FinishReason, joined
+from streamdec.chunks import Chunk, FinishReason, StopReason, joined
 from streamdec.core.conditions import StopConditions, StopOptions
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
-from streamdec.integrations._row_feed import RowChunk, RowFeed
 from streamdec.streams.pool import DecoderPool
+from streamdec.streams.token_queue import ENDS_OF_LOOPS
 
 __all__ = ["GenerateStreamer", "RowChunk"]
+
+
+class RowChunk(NamedTuple):
+    """A chunk, and the row of the batch that it belongs to.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.transformers import RowChunk
+    >>> found = RowChunk(0, Chunk("Hi"))
+    >>> found.row, found.text
+    (0, 'Hi')
+    """
+
+    row: int
+    """From 0. With ``num_return_sequences=n`` prompt p has the rows p * n to p * n + n - 1."""
+    chunk: Chunk
+    """What is new in its text; the last of a row has a ``finish_reason``."""
+
+    @property
+    def text(self) -> str:
+        """The text of the chunk."""
+        return self.chunk.text
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the row ended with this chunk, or None."""
+        return self.chunk.finish_reason
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The stop that ended the row, as in a Chunk."""
+        return self.chunk.stop_reason
 
 
 class GenerateStreamer:
@@ -89,7 +121,7 @@ class GenerateStreamer:
             if name not in StopOptions.__annotations__
             or (name == "starts_inside" and options.get("sections") is not None)
         }
-        self._feed = RowFeed()
+        self._feed = _RowFeed()
         self.decoders: list[StopSequenceDecoder] = []
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
         self.errors: dict[int, Exception] = {}
@@ -313,3 +345,52 @@ def _eos_ids(value: Any) -> frozenset[int]:
     """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
     conditions = StopConditions(eos_token_ids=() if value is None else value)
     return frozenset(conditions.eos_token_ids)
+
+
+class _RowFeed:
+    """Chunks on their way from the thread of ``generate`` to one reader.
+
+    Unlike the producer of a TokenQueue, that thread decodes: it must know which rows have ended.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        """The error of ``end``, which the reader raises once after the last chunk."""
+        self._queue: SimpleQueue[RowChunk | BaseException | None] = SimpleQueue()
+        """The chunks, and then the error or None."""
+        self._has_end = self._is_closed = self._is_read = False
+
+    def put(self, chunks: Mapping[int, Chunk]) -> None:
+        """Hand over the new chunks of each row."""
+        for row, chunk in chunks.items():
+            if not chunk.is_empty:
+                for part in chunk.split():
+                    self._queue.put(RowChunk(row, part))
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the feed; the reader raises ``error``. A second end does nothing."""
+        if self._has_end:
+            return
+        # A loop would take these for its own end.
+        if error is not None and (
+            not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
+        ):
+            cause, error = error, RuntimeError(f"generate ended with {error!r:.80}")
+            error.__cause__ = cause
+        self._has_end, self.error = True, error
+        self._queue.put(error)
+
+    def close(self) -> None:
+        """Drop the chunks that were not read, and all later ones."""
+        self._is_closed = True
+        self._queue.put(None)  # wakes the reader
+
+    def take(self) -> RowChunk | None:
+        """Wait for the next chunk; None at the end. Raises, once, the error of ``end``."""
+        found = None if self._is_read or self._is_closed else self._queue.get()
+        if isinstance(found, RowChunk) and not self._is_closed:
+            return found
+        self._is_read = True
+        if isinstance(found, BaseException) and not self._is_closed:
+            raise found
+        return None

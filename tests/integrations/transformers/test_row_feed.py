@@ -8,7 +8,7 @@ import pytest
 
 from streamdec import Chunk
 from streamdec.chunks import SectionChunk
-from streamdec.integrations._row_feed import RowFeed
+from streamdec.integrations.transformers import _RowFeed as RowFeed
 
 
 class BoomError(Exception):
