@@ -54,7 +54,7 @@ ENGINES = {
         "tests/integrations/mlx_lm",
         "tests/integrations/transformers",
         "tests/loading/test_by_transformers.py",
-        "tests/server/test_transformers.py",
+        "tests/server/test_docs.py",
     ],
     "llama-cpp": ["tests/integrations/llama_cpp"],
     "ray": ["tests/bulk", "tests/integrations/moving"],

@@ -29,8 +29,8 @@ RUN_BY = {
     ],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
-        "tests/integrations/llama_cpp/test_docs.py",
-        "tests/integrations/mlx_lm/test_docs.py",
+        "tests/integrations/llama_cpp/test_llama_cpp.py",
+        "tests/integrations/mlx_lm/test_mlx_lm.py",
         "tests/integrations/outputs/test_pages.py",
         "tests/integrations/transformers/test_docs.py",
         "tests/integrations/vllm/test_front_half.py",
