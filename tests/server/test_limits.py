@@ -274,20 +274,6 @@ def test_a_silent_stream_is_kept_alive(tokenizer: Any, monkeypatch: pytest.Monke
         until(lambda: http.get("/health").json()["requests"] == 0)
 
 
-def test_a_proxy_may_speak_http_1_0(server: Served) -> None:
-    """As nginx does by default: without chunks, and with a closed connection at the end."""
-    body = json.dumps({"prompt": "One 🦉", "stream": True}).encode()
-    head = f"POST {COMPLETIONS} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    answer = raw(httpx.URL(server.url), head.encode() + body)
-    headers, _, events = answer.partition(b"\r\n\r\n")
-    assert b"x-accel-buffering: no" in headers  # otherwise nginx collects the events
-    assert b"transfer-encoding" not in headers
-    parts = [json.loads(line[6:]) for line in events.decode().split("\n\n")[:-2]]
-    assert "".join(each["choices"][0]["text"] for each in parts) == "One 🦉"
-    assert events.endswith(b"data: [DONE]\n\n")
-
-
 # --- keys and hosts -------------------------------------------------------------------------------
 
 

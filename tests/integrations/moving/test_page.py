@@ -1,4 +1,4 @@
-"""The page on moving a stream: its programs run as processes, joined by a pipe."""
+"""The page on moving a stream: its programs run as processes, and its actors in real Ray."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,29 @@ def test_the_snapshots_are_as_small_as_the_page_says() -> None:
             decoder.step(token_id)
             sizes.append(len(json.dumps(decoder.snapshot(), separators=(",", ":"))))
     assert f"between {min(sizes)} and {max(sizes)} bytes" in PAGE.text
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_stream_moves_between_actors() -> None:
+    """After every token, within the emoji and within the stop."""
+    ray: Any = pytest.importorskip("ray", reason="not installed: nox -s ray")
+    runtime = {"env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init(num_cpus=4, include_dashboard=False, runtime_env=runtime, log_to_driver=False)
+    names: dict[str, Any] = {
+        "ray": ray,
+        "load_tokenizer": load_tokenizer,
+        "StopConditions": StopConditions,
+        "StopSequenceDecoder": StopSequenceDecoder,
+    }
+    try:
+        exec(RAY, names)
+        workers = [names["Worker"].remote("demo") for _ in range(2)]
+        snapshot: Any = None
+        given = ""
+        for place, token_id in enumerate(loaded().encode(TEXT).ids[:12]):
+            text, snapshot = ray.get(workers[place % 2].run.remote([token_id], snapshot))
+            given += text
+    finally:
+        ray.shutdown()
+    assert given == "Größe 😀"
+    assert snapshot["end"] == ["", "stop", "\n\nUser:"]

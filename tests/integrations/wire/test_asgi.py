@@ -175,6 +175,7 @@ def test_a_response_that_ends_has_its_end(loop: str) -> None:
         assert dict(head["headers"])[b"x-request-id"] == b"7"
         assert dict(head["headers"])[b"cache-control"] == b"no-store"
         assert dict(head["headers"])[b"content-type"] == b"text/event-stream; charset=utf-8"
+        assert dict(head["headers"])[b"x-accel-buffering"] == b"no"  # else nginx collects events
         assert b"".join(each["body"] for each in parts).endswith(b"data: [DONE]\n\n")
         assert last == {"type": "http.response.body", "body": b"", "more_body": False}
 
