@@ -151,11 +151,22 @@ def test_more_requests_wait_and_too_many_are_rejected(tokenizer: Any) -> None:
 
 
 def test_an_engine_says_how_many_samples_it_runs(tokenizer: Any) -> None:
-    engine = EchoEngine()
-    engine.max_concurrency = 1  # type: ignore[attr-defined]
-    with another(tokenizer, engine=engine) as (_, http):
-        answer = http.post(COMPLETIONS, json={"prompt": "One", "n": 3}).json()
-        assert [each["text"] for each in answer["choices"]] == ["One"] * 3
+    class Engine:
+        max_concurrency = 1
+        running = most = 0
+
+        async def __call__(self, prompt: list[int], _: Any) -> AsyncIterator[int]:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            for each in prompt:
+                await asyncio.sleep(0)
+                yield each
+            self.running -= 1
+
+    with another(tokenizer, engine=Engine()) as (engine, http):
+        answer = http.post(COMPLETIONS, json={"prompt": "One two", "n": 3}).json()
+        assert [each["text"] for each in answer["choices"]] == ["One two"] * 3
+        assert engine.most == 1  # type: ignore[attr-defined]
 
 
 # --- clients that go ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ PAD = spelled("byte_level", "x")[0]
 
 def ids() -> st.SearchStrategy[int]:
     letters = spelled("byte_level", "ab.😀ß ")
-    return st.sampled_from(letters) | st.integers(0, 450)
+    return st.sampled_from([*letters, *ENDS]) | st.integers(0, 450)
 
 
 @st.composite
