@@ -358,7 +358,7 @@ class _RowFeed:
         """The error of ``end``, which the reader raises once after the last chunk."""
         self._queue: SimpleQueue[RowChunk | BaseException | None] = SimpleQueue()
         """The chunks, and then the error or None."""
-        self._has_end = self._is_closed = self._is_read = False
+        self._is_closed = self._is_read = False
 
     def put(self, chunks: Mapping[int, Chunk]) -> None:
         """Hand over the new chunks of each row."""
@@ -368,16 +368,14 @@ class _RowFeed:
                     self._queue.put(RowChunk(row, part))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the feed; the reader raises ``error``. A second end does nothing."""
-        if self._has_end:
-            return
+        """End the feed; the reader raises ``error``."""
         # A loop would take these for its own end.
         if error is not None and (
             not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
         ):
             cause, error = error, RuntimeError(f"generate ended with {error!r:.80}")
             error.__cause__ = cause
-        self._has_end, self.error = True, error
+        self.error = error
         self._queue.put(error)
 
     def close(self) -> None:

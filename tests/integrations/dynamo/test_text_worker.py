@@ -73,8 +73,15 @@ def run(main: Callable[[], Any]) -> Any:
 
 def test_the_text_and_its_end() -> None:
     engine = Engine(IDS)
-    worker = TextWorker(engine, TOKENIZER)
-    objects = run(lambda: all_of(worker.generate(request={"stop": STOP}, context=None)))
+
+    async def main() -> list[dict[str, Any]]:
+        context, worker = Context(), TextWorker(engine, TOKENIZER)
+        objects = await all_of(worker.generate({"stop": STOP}, context))
+        await asyncio.sleep(0)
+        assert context.future.cancelled(), "nothing waits for the context any more"
+        return objects
+
+    objects = run(main)
     assert texts(objects) == EXPECTED
     assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
     assert engine.closed == 1
@@ -111,19 +118,20 @@ def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
 def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
     """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
 
-    async def main() -> tuple[Engine, str]:
-        context, engine = Context(), Engine(IDS * 50, hangs_at=hangs_at)
+    async def main() -> tuple[Engine, list[Any]]:
+        context, engine = Context(), Engine(IDS * 5_000, hangs_at=hangs_at)
         asyncio.get_running_loop().call_later(0.02, context.stopped.set)
         worker = TextWorker(engine, TOKENIZER)
         task = asyncio.create_task(all_of(worker.generate({}, context)))
         await asyncio.wait({task}, timeout=5)
         assert task.done()
         assert task.cancelling() == 0
-        return engine, texts(task.result())
+        return engine, task.result()
 
-    engine, text = run(main)
+    engine, objects = run(main)
     assert engine.closed == 1
-    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(text)
+    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(texts(objects))
+    assert {each["finish_reason"] for each in objects} <= {None}, "no end is sent"
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
