@@ -386,9 +386,9 @@ class _RowFeed:
     def take(self) -> RowChunk | None:
         """Wait for the next chunk; None at the end. Raises, once, the error of ``end``."""
         found = None if self._is_read or self._is_closed else self._queue.get()
-        if isinstance(found, RowChunk) and not self._is_closed:
+        if isinstance(found, RowChunk):
             return found
         self._is_read = True
-        if isinstance(found, BaseException) and not self._is_closed:
+        if found is not None:
             raise found
         return None
