@@ -330,6 +330,13 @@ def test_the_name_of_a_skipped_special_token_is_its_id(stops: Any) -> None:
     assert (found["text"], found["stop_reason"]) == ("hi", "<s>")
 
 
+def test_unknown_ids_before_a_stop_string_are_counted() -> None:
+    row, conditions = [104, 999, 105, 120, 999], StopConditions("x")
+    (found,) = decode_arrow(pa.array([row]), TOKENIZER, conditions).to_pylist()
+    assert found == stopped(TOKENIZER, row, conditions, skip=True)
+    assert (found["text"], found["unknown_tokens"]) == ("hi", 1)
+
+
 def random_conditions(
     seed: random.Random, text: str, ids: Sequence[int], specials: Sequence[str]
 ) -> StopConditions:
