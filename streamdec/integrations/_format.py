@@ -164,6 +164,8 @@ class Encoder(Format):
 
     _done = b""
     """What ends the response after all objects."""
+    _has_templates = True
+    """Whether only the text differs in the events before the last chunk."""
     _has_started = False
 
     def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
@@ -255,11 +257,6 @@ class Encoder(Format):
     def fail_bytes(self, message: str = FAILED) -> bytes:
         """Return ``fail`` as Server-Sent Events; ``message`` is that of ``fail``."""
         return self._events([self.fail(message)]) + self._done
-
-    @property
-    def _has_templates(self) -> bool:
-        """Whether only the text differs in the events before the last chunk."""
-        return True
 
     def _template(self, index: int, section: str | None) -> list[bytes]:
         """Return the bytes before, between and after the copies of the text."""

@@ -214,7 +214,8 @@ def test_every_foreign_key_is_rejected_unless_it_has_no_effect(
     for key in {*STRANGERS, *ADVICE, "stops"} - dialect.keys.keys():
         with pytest.raises(ValueError, match=f"^{key}=5"):
             read({key: 5})
-        for value in (None, False, [], {}, "", *([] if "_id" in key else [0])):
+        values: list[Any] = [None, False, [], {}, "", *([] if "_id" in key else [0])]
+        for value in values:
             assert read({key: value}) == StopConditions()
 
 

@@ -119,7 +119,7 @@ def test_the_events_of_a_message() -> None:
     found = [*wire.step(Chunk("Hi")), *wire.step(Chunk("!", "stop", "\nUser:"), num_tokens=3)]
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     begun = {"stop_reason": None, "stop_sequence": None}
-    end = {"stop_reason": "stop_sequence", "stop_sequence": "\nUser:"}
+    end: dict[str, Any] = {"stop_reason": "stop_sequence", "stop_sequence": "\nUser:"}
     usage = {"input_tokens": 2, "output_tokens": 0}
     block = {"type": "text", "text": ""}
     deltas = [{"type": "text_delta", "text": text} for text in ("Hi", "!")]
@@ -180,7 +180,8 @@ def read_openai(objects: list[Any], n: int) -> Read:
     """Read the objects of a stream as clients do; or the only object of a whole answer."""
     parts: list[Parts] = [[] for _ in range(n)]
     token_ids: list[list[int]] = [[] for _ in range(n)]
-    ends, num_tokens, error = [None] * n, None, None
+    ends: list[str | None] = [None] * n
+    num_tokens, error = None, None
     for each in objects:
         error = error or each.get("error", {}).get("code")
         num_tokens = (each.get("usage") or {}).get("completion_tokens", num_tokens)
@@ -199,7 +200,8 @@ def read_openai(objects: list[Any], n: int) -> Read:
 def read_anthropic(events: list[Any], _: int) -> Read:
     """Read the events of a stream, which must be in the order of the API; or a whole message."""
     blocks: list[Any] = []
-    is_open, last, error = False, {"usage": {}}, None
+    last: Any = {"usage": {}}
+    is_open, error = False, None
     for each in events:
         if each["type"] == "content_block_start":
             assert not is_open
