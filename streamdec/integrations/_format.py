@@ -98,6 +98,9 @@ class Sample:
 class Format(ABC):
     """The base class of streamed and whole responses."""
 
+    _has_templates = True
+    """Whether only the text differs in the streamed events before the last chunk."""
+
     def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
         self._fields = fields
         """The fields of every object of the response."""
@@ -164,8 +167,6 @@ class Encoder(Format):
 
     _done = b""
     """What ends the response after all objects."""
-    _has_templates = True
-    """Whether only the text differs in the events before the last chunk."""
     _has_started = False
 
     def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
