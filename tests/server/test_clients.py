@@ -38,8 +38,9 @@ def test_contents_tools_and_variables_reach_the_template(client: OpenAI) -> None
     options: Any = {"model": "tiny", "messages": parts, "extra_body": extra, "tools": [tool]}
     told = client.chat.completions.create(**options).choices[0].message.content
     assert told == "<|im_start|>user: Hi<|im_end|>[look]!<|im_start|>assistant: "
-    told = client.chat.completions.create(tool_choice="none", **options).choices[0].message.content
-    assert told == "<|im_start|>user: Hi<|im_end|>!<|im_start|>assistant: "
+    more: Any = {"tool_choice": "none", "reasoning_effort": "high"}
+    told = client.chat.completions.create(**more, **options).choices[0].message.content
+    assert told == "<|im_start|>user: Hi<|im_end|>!effort: high<|im_start|>assistant: "
 
 
 def test_several_prompts_and_samples(server: Served, client: OpenAI) -> None:
