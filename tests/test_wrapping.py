@@ -195,7 +195,7 @@ def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 def _generate(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     with GenerateStreamer(tokenizer, **ALL) as streamer:
-        pool = streamer._rows._pool
+        pool = streamer._pool
     return pool.tokenizer, pool.tokenizer.decode(ids, **ALL)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -52,9 +51,8 @@ def decode_arrow(
         TypeError: ``array`` is not an Arrow array, ``tokenizer`` has no ``decode``, or both
             ``conditions`` and ``stops`` are given.
 
-    The cost is about 0.1 µs a token with such a table. Rows that are not UTF-8, all rows with
-    ``stop_regex`` or ``ignore_stops_between``, and all rows of other tokenizers cost as much as
-    ``decode``, or a stream.
+    A token costs about 0.1 µs with such a table. Rows that are not UTF-8, with ``stop_regex``, with
+    ``ignore_stops_between``, or of other tokenizers cost as much as ``decode``, or a stream.
 
     >>> import pyarrow
     >>> from streamdec import MockTokenizer
@@ -84,19 +82,18 @@ def decoded(
         raise TypeError(f"{told}; for a list of rows write pyarrow.array(rows)")
     tokenizer = tokenizer_for(tokenizer)
     table_for(tokenizer, Options(skip))  # raises TypeError
-    decode: Callable[[Any, int], tuple[Any, int]]
+    rows: _Rows | StoppedRows
     if conditions is None:
-        kind, decode = pa.large_string(), _Rows(tokenizer, skip).decode
+        kind, rows = pa.large_string(), _Rows(tokenizer, skip)
     else:
-        rows = StoppedRows(tokenizer, conditions, skip)
-        kind, decode = STOPPED, rows.decode
+        kind, rows = STOPPED, StoppedRows(tokenizer, conditions, skip)
     is_chunked = isinstance(array, pa.ChunkedArray)
     column_of(pa.nulls(0, array.type))  # a column without chunks still has a type
     results, unknown_tokens = [], 0
     for chunk in array.chunks if is_chunked else [array]:
         found = [pa.nulls(0, kind)]
         for first, block in blocks(column_of(chunk, first_row)):
-            result, unknown = decode(block, first_row + first)
+            result, unknown = rows.decode(block, first_row + first)
             found.append(result)
             unknown_tokens += unknown
         result = pa.concat_arrays(found)

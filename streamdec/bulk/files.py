@@ -1,7 +1,7 @@
 """Decode files of token ids into the same files with texts.
 
-A file is written beside its target and renamed when it is complete: a target is complete, or not
-there. Its blocks can be decoded in several processes. Their order stays.
+A file is written beside its target, and renamed when it is complete. Its blocks can be decoded in
+several processes, and keep their order.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _part(target: Path) -> Iterator[BinaryIO]:
     then fails at its end.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f"{glob.escape(target.name)}.*{PART_SUFFIX}"):
+    # Not "*": the part of a.jsonl.gz also begins with "a.jsonl.".
+    for left in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 8}{PART_SUFFIX}"):
         left.unlink(missing_ok=True)
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     with part.open("xb") as file:

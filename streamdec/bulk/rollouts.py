@@ -110,9 +110,9 @@ def decode_rollouts(
     An id that cannot be decoded (-100, a float, an unknown id with ``unknown_ids="error"``), also
     in a prompt, ends only its own row: ``finish_reason`` is ``"error"``, and ``error`` says why.
 
-    The cost is that of :func:`~streamdec.bulk.decode_arrow`, if pyarrow is installed
-    (``pip install 'streamdec[bulk]'``). It is that of a StopSequenceDecoder for fewer than 8,192
-    ids, with ``spans`` or ``unknown_ids``, and if an id cannot be decoded.
+    The cost is that of :func:`~streamdec.bulk.decode_arrow`, if pyarrow is installed. It is that of
+    a StopSequenceDecoder for fewer than 8,192 ids, with ``spans`` or ``unknown_ids``, and if an id
+    cannot be decoded.
 
     >>> from streamdec import MockTokenizer
     >>> from streamdec.bulk import decode_rollouts
@@ -143,15 +143,13 @@ def decode_rollouts(
     rollouts = []
     for place, token_ids in enumerate(ids):
         rollout = found.get(place)
-        try:
-            decoder = (
-                plain
-                if prompts is None or rollout
-                else new_decoder(prompt_token_ids=prompts[place])
-            )
-        except StreamdecError as error:
-            rollout = Rollout("", [], "error", spans=[] if spans else None, error=error)
-        rollout = rollout or _read(decoder, token_ids, spans=spans)
+        if rollout is None:
+            try:
+                decoder = new_decoder(prompt_token_ids=prompts[place]) if prompts else plain
+            except StreamdecError as error:
+                rollout = Rollout("", [], "error", spans=[] if spans else None, error=error)
+            else:
+                rollout = _read(decoder, token_ids, spans=spans)
         if chances is not None:
             start = parts[place].start
             kept = chances[place][start : start + len(rollout.token_ids)]

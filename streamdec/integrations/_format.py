@@ -98,6 +98,9 @@ class Sample:
 class Format(ABC):
     """The base class of streamed and whole responses."""
 
+    _has_templates = True
+    """Whether only the text differs in the streamed events before the last chunk."""
+
     def __init__(self, fields: Json, n: int, *, has_usage: bool) -> None:
         self._fields = fields
         """The fields of every object of the response."""
@@ -255,11 +258,6 @@ class Encoder(Format):
     def fail_bytes(self, message: str = FAILED) -> bytes:
         """Return ``fail`` as Server-Sent Events; ``message`` is that of ``fail``."""
         return self._events([self.fail(message)]) + self._done
-
-    @property
-    def _has_templates(self) -> bool:
-        """Whether only the text differs in the events before the last chunk."""
-        return True
 
     def _template(self, index: int, section: str | None) -> list[bytes]:
         """Return the bytes before, between and after the copies of the text."""

@@ -134,19 +134,20 @@ class _Outputs:
     def __init__(self, source: Any, context: Any) -> None:
         self._iterator = aiter(source) if hasattr(source, "__aiter__") else _async(source)
         self._close = getattr(self._iterator, "aclose", None)
-        self.is_stopped = False
         self._pulling: asyncio.Timeout | None = None
-        self._stop: asyncio.Future[Any] | None = None
+        self._stop: asyncio.Future[Any] = asyncio.Future()  # never done
         if context is not None:
             self._stop = asyncio.ensure_future(context.async_killed_or_stopped())
             self._stop.add_done_callback(self._interrupt)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the context was stopped."""
+        return self._stop.done() and not self._stop.cancelled()
+
     def _interrupt(self, stop: asyncio.Future[Any]) -> None:
         """Called when the context is stopped, also while the stream waits for the engine."""
-        if stop.cancelled():
-            return
-        self.is_stopped = True
-        if self._pulling is not None:
+        if self._pulling is not None and not stop.cancelled():
             self._pulling.reschedule(0)
 
     def __aiter__(self) -> Self:
@@ -169,8 +170,7 @@ class _Outputs:
             raise
 
     async def aclose(self) -> None:
-        if self._stop is not None:
-            self._stop.cancel()
+        self._stop.cancel()
         if self._close is not None:
             await self._close()
 

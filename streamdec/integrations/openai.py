@@ -111,6 +111,7 @@ class _Choices(Format):
         super().__init__(fields, check_count("n", n, 1), has_usage=has_usage)
         self._prompt_tokens = check_count("prompt_tokens", prompt_tokens or 0)
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
+        self._has_templates = not return_token_ids
 
     def _choice(
         self,
@@ -158,10 +159,6 @@ class _Stream(_Choices, Encoder):
     """An event that clients ignore, for the time in which there is no text."""
     _done = DONE
 
-    @property
-    def _has_templates(self) -> bool:
-        return not self._returns_token_ids
-
     def _beginning(self) -> list[Json]:
         return []
 
@@ -173,7 +170,7 @@ class _Stream(_Choices, Encoder):
     def _objects(
         self, index: int, sample: Sample, chunk: Chunk, logprobs: Sequence[PlacedLogprob] = ()
     ) -> list[Json]:
-        *others, last = self._parts(chunk)
+        *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
         if not failure_of(chunk.finish_reason) or last.text or logprobs:
             objects.append(self._with_choice(index, sample, last, logprobs))
@@ -185,10 +182,6 @@ class _Stream(_Choices, Encoder):
         choice = self._choice(index, sample, self._content(part), [part], logprobs)
         answer: Json = {**self._fields, "choices": [choice]}
         return {**answer, "usage": None} if self._has_usage else answer
-
-    def _parts(self, chunk: Chunk) -> tuple[Chunk, ...]:
-        """Return the parts of ``chunk`` that are objects of their own."""
-        return (chunk,)
 
     @abstractmethod
     def _content(self, chunk: Chunk) -> Json:
@@ -236,9 +229,6 @@ class ChatCompletionEncoder(_Stream):
             each["choices"][0]["delta"] = delta
             each["choices"][0].pop("token_ids", None)
         return objects
-
-    def _parts(self, chunk: Chunk) -> tuple[Chunk, ...]:
-        return chunk.split()
 
     def _content(self, chunk: Chunk) -> Json:
         if not chunk.text and chunk.finish_reason is not None:

@@ -5,13 +5,6 @@ One table for each family of requests maps its keys to the arguments of
 otherwise the stream would end in the wrong place. All other keys are ignored: messages, sampling,
 and keys that only change which ids the engine generates. ``skip_special_tokens`` is an option of
 the decoder. A request without a limit has none here, even if its engine has a default.
-
->>> from streamdec.integrations.requests import from_openai, from_sglang
->>> body = {"model": "tiny", "stop": ["User:"], "max_completion_tokens": 100}
->>> from_openai(body, eos_token_ids=2).to_json()
-{'stop': ['User:'], 'max_tokens': 100, 'eos_token_ids': [2]}
->>> from_sglang({"stop": "User:", "max_new_tokens": 100, "top_p": 0.9}).to_json()
-{'stop': ['User:'], 'max_tokens': 100}
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 ``GenerateStreamer`` is a streamer, a stopping criterion, and an iterator of the new text of each
 row. It decodes when ``generate`` asks the criterion, so that no token is generated after a stop.
-``StopSequenceCriteria`` works without a streamer.
 
 Tried with transformers 5.24.0 and 4.57.6, torch 2.13.0. This module imports neither.
 """
@@ -11,20 +10,49 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Self, Unpack
 
-import anyio
+from streamdec.chunks import Chunk, FinishReason, StopReason, joined
+from streamdec.core.conditions import StopConditions, StopOptions
+from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
+from streamdec.streams.pool import DecoderPool
+from streamdec.streams.token_queue import ENDS_OF_LOOPS
 
-from streamdec.chunks import joined
-from streamdec.core.conditions import StopConditions
-from streamdec.core.stop_sequence_decoder import DecoderOptions
-from streamdec.integrations._format import check_count
-from streamdec.integrations._generate_rows import Rows, eos_ids, setting
-from streamdec.integrations._row_feed import RowChunk, RowFeed
+__all__ = ["GenerateStreamer", "RowChunk"]
 
-__all__ = ["GenerateStreamer", "RowChunk", "StopSequenceCriteria"]
+
+class RowChunk(NamedTuple):
+    """A chunk, and the row of the batch that it belongs to.
+
+    >>> from streamdec import Chunk
+    >>> from streamdec.integrations.transformers import RowChunk
+    >>> found = RowChunk(0, Chunk("Hi"))
+    >>> found.row, found.text
+    (0, 'Hi')
+    """
+
+    row: int
+    """From 0. With ``num_return_sequences=n`` prompt p has the rows p * n to p * n + n - 1."""
+    chunk: Chunk
+    """What is new in its text; the last of a row has a ``finish_reason``."""
+
+    @property
+    def text(self) -> str:
+        """The text of the chunk."""
+        return self.chunk.text
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the row ended with this chunk, or None."""
+        return self.chunk.finish_reason
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """The stop that ended the row, as in a Chunk."""
+        return self.chunk.stop_reason
 
 
 class GenerateStreamer:
@@ -81,13 +109,25 @@ class GenerateStreamer:
         **options: Unpack[DecoderOptions],
     ) -> None:
         eos_token_ids = options.pop("eos_token_ids", None)
-        self._eos = None if eos_token_ids is None else eos_ids(eos_token_ids)
-        self._rows = Rows(tokenizer, conditions, options, return_token_ids=return_token_ids)
-        self._out = RowFeed()
-        self.decoders = self._rows.decoders
+        self._eos = None if eos_token_ids is None else _eos_ids(eos_token_ids)
+        self._pool = pool = DecoderPool(tokenizer, return_token_ids=return_token_ids)
+        several: Any = conditions if isinstance(conditions, (list, tuple)) else [conditions]
+        # An empty list is not conditions. Wrong arguments raise their errors at once.
+        checked = [StopSequenceDecoder(pool.tokenizer, each, **options) for each in several or [[]]]
+        self._conditions = [each.conditions for each in checked]
+        self._decoding: Any = {
+            name: value
+            for name, value in options.items()
+            if name not in StopOptions.__annotations__
+            or (name == "starts_inside" and options.get("sections") is not None)
+        }
+        self._feed = _RowFeed()
+        self.decoders: list[StopSequenceDecoder] = []
         """The decoder of each row. After the end it has the row's ``match`` and counts."""
-        self.errors = self._rows.errors
+        self.errors: dict[int, Exception] = {}
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
+        self._num_seen = 0
+        self._last_seen: list[int] = []
         self._is_closed = False
         self._has_ended = False
         self._thread: threading.Thread | None = None
@@ -115,12 +155,12 @@ class GenerateStreamer:
             if kwargs.get(name) is not None:
                 raise TypeError(f"start() does not take {name}; {instead}")
         config = args[1] if len(args) > 1 else kwargs.get("generation_config")
-        if setting("stop_strings", config, model.generation_config) is not None:
+        if _setting("stop_strings", config, model.generation_config) is not None:
             raise TypeError("the generation_config has stop_strings; pass stop= to the streamer")
         if self._thread is not None or self.decoders or self._is_closed:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
-        found = kwargs.get("eos_token_id", setting("eos_token_id", config, model.generation_config))
-        self._eos = (self._eos or frozenset()) | eos_ids(found)
+        given = _setting("eos_token_id", config, model.generation_config)
+        self._eos = (self._eos or frozenset()) | _eos_ids(kwargs.get("eos_token_id", given))
         kwargs |= {"streamer": self, "stopping_criteria": [self]}
         run = contextvars.copy_context().run
         self._thread = threading.Thread(
@@ -135,7 +175,7 @@ class GenerateStreamer:
         except BaseException as error:  # noqa: BLE001 (the reader gets it)
             self._fail(error)
         else:
-            self._out.end()
+            self._feed.end()
 
     def result(self) -> Any:
         """Wait until ``generate`` has ended, and return what it returned.
@@ -146,8 +186,8 @@ class GenerateStreamer:
         if self._thread is None:
             raise RuntimeError("start() did not run generate; use the return value of generate")
         self._thread.join()
-        if self._out.error is not None:
-            raise self._out.error
+        if self._feed.error is not None:
+            raise self._feed.error
         return self._result
 
     # --- what generate calls
@@ -165,16 +205,25 @@ class GenerateStreamer:
             self._begin(value.tolist())
 
     def _begin(self, prompts: list[list[int]]) -> None:
+        """Begin after the prompts, which all have the same length."""
         if self._eos is None:
             raise ValueError(
                 "eos_token_ids is missing; pass model.generation_config.eos_token_id, or () for no "
                 "end-of-sequence ids. start(model, ...) finds them without it"
             )
-        conditions = [
-            replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
-            for each in self._rows.conditions(len(prompts))
-        ]
-        self._rows.begin(prompts, conditions)
+        times, left = divmod(len(prompts), len(self._conditions))
+        if left or not times:
+            raise ValueError(
+                f"got {len(self._conditions)} conditions for a batch of {len(prompts)} rows; "
+                "expected one for all rows, one for each prompt, or one for each row"
+            )
+        self._num_seen = len(prompts[0])
+        self._last_seen = [prompt[-1] if prompt else -1 for prompt in prompts]
+        for row, prompt in enumerate(prompts):
+            each = self._conditions[row // times]
+            each = replace(each, eos_token_ids=tuple({*each.eos_token_ids, *self._eos}))
+            self._pool.add(row, each, prompt, **self._decoding)
+            self.decoders.append(self._pool[row])
 
     def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
         """Return which rows have ended, as a tensor of bools of (rows,).
@@ -188,33 +237,63 @@ class GenerateStreamer:
             if self._thread is None:
                 self._fail(error)
             raise
-        return self._rows.ended(input_ids)
+        ended = [row not in self._pool for row in range(len(self.decoders))]
+        return input_ids.new_tensor(ended).bool()
 
     def _read(self, input_ids: Any) -> None:
         """Decode the new ids of each row, and hand their chunks to the reader."""
         if not self.decoders:
             raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
-        new = self._rows.new_ids(input_ids)
+        new = self._new_ids(input_ids)
         if self._is_closed:
-            self._rows.finish_all("abort")
+            self._finish_all("abort")
             return
         ids = {row: self._up_to_eos(each) for row, each in new.items()}
-        chunks = self._rows.step(ids)
+        chunks = self._pool.step(ids)
+        self._note_errors()
         for row, each in ids.items():
             # Where min_tokens or ignore_eos lets the decoder continue, generate has ended anyway.
-            if each and each[-1] in (self._eos or ()) and row in self._rows:
-                chunks[row] = joined(chunks[row], self._rows.finish(row, "stop"))
-        self._out.put(chunks)
+            if each and each[-1] in (self._eos or ()) and row in self._pool:
+                chunks[row] = joined(chunks[row], self._finish(row, "stop"))
+        self._feed.put(chunks)
+
+    def _new_ids(self, input_ids: Any) -> dict[int, list[int]]:
+        """Return the new ids of each row that has not ended, of all ids so far."""
+        start = max(self._num_seen - 1, 0)
+        rows = input_ids[:, start:].tolist()
+        if self._num_seen and [row[0] if row else None for row in rows] != self._last_seen:
+            raise RuntimeError(
+                f"the ids do not begin with the {self._num_seen} ids of the call before; use a new "
+                "streamer for each call of generate, and no beam search"
+            )
+        new = [row[self._num_seen - start :] for row in rows]
+        self._num_seen, self._last_seen = input_ids.shape[1], [row[-1] for row in rows]
+        return {row: each for row, each in enumerate(new) if row in self._pool}
 
     def _up_to_eos(self, ids: list[int]) -> list[int]:
         """Return ``ids`` up to the one that ends the row; padding follows it."""
         ends = (place for place, each in enumerate(ids, 1) if self._eos and each in self._eos)
         return ids[: next(ends, len(ids))]
 
+    def _finish(self, row: int, reason: FinishReason) -> Chunk:
+        """End a row. Return what it withheld."""
+        chunk = self._pool.finish(row, reason)
+        self._note_errors()
+        return chunk
+
+    def _finish_all(self, reason: FinishReason) -> dict[int, Chunk]:
+        """End all rows that have not ended. Return what each withheld."""
+        return {
+            row: self._finish(row, reason) for row in range(len(self.decoders)) if row in self._pool
+        }
+
+    def _note_errors(self) -> None:
+        self.errors |= self._pool.errors  # type: ignore[arg-type]  # all requests are rows
+
     def _fail(self, error: BaseException) -> None:
         """End the rows and the reader's iteration for an error."""
-        self._rows.finish_all("error")
-        self._out.end(error)
+        self._finish_all("error")
+        self._feed.end(error)
 
     def end(self) -> None:
         """End the rows that have not ended, for length, and output what they withheld."""
@@ -222,11 +301,11 @@ class GenerateStreamer:
             return
         self._has_ended = True
         if self._is_closed:
-            self._rows.finish_all("abort")
+            self._finish_all("abort")
         else:
-            self._out.put(self._rows.finish_all("length"))
+            self._feed.put(self._finish_all("length"))
         if self._thread is None:
-            self._out.end()
+            self._feed.end()
 
     # --- reading
 
@@ -234,41 +313,20 @@ class GenerateStreamer:
         return self
 
     def __next__(self) -> RowChunk:
-        found = self._out.take()
+        found = self._feed.take()
         if found is None:
             raise StopIteration
         return found
-
-    def __aiter__(self) -> AsyncIterator[RowChunk]:
-        return self
-
-    async def __anext__(self) -> RowChunk:
-        found = await self._out.receive()
-        if found is None:
-            raise StopAsyncIteration
-        return found
-
-    # --- the end
 
     def close(self) -> None:
         """End ``generate`` at its next token.
 
         If ``start`` began it, wait until it has ended. There are no chunks afterwards.
         """
-        self._close()
+        self._is_closed = True
+        self._feed.close()
         if self._thread is not None:
             self._thread.join()
-
-    async def aclose(self) -> None:
-        """Do what ``close`` does. The wait is shielded from cancellation."""
-        self._close()
-        if self._thread is not None:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._thread.join)
-
-    def _close(self) -> None:
-        self._is_closed = True
-        self._out.close()
 
     def __enter__(self) -> Self:
         return self
@@ -276,81 +334,61 @@ class GenerateStreamer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+def _setting(name: str, *configs: Any) -> Any:
+    """Return the first value of ``name`` in ``configs`` that is not None."""
+    values = (getattr(config, name, None) for config in configs)
+    return next((value for value in values if value is not None), None)
 
 
-class StopSequenceCriteria:
-    r"""A stopping criterion that ends each row of one ``generate`` call at its stop.
+def _eos_ids(value: Any) -> frozenset[int]:
+    """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
+    conditions = StopConditions(eos_token_ids=() if value is None else value)
+    return frozenset(conditions.eos_token_ids)
 
-    For callers that pass criteria and no streamer, such as lm-eval::
 
-        width = inputs["input_ids"].shape[1]
-        criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=width)
-        model.generate(**inputs, stopping_criteria=[criteria])
+class _RowFeed:
+    """Chunks on their way from the thread of ``generate`` to one reader.
 
-    Args:
-        tokenizer: as for GenerateStreamer.
-        conditions: as for GenerateStreamer.
-        prompt_length: how many ids each row has before the first generated one: the width of
-            ``input_ids``, left padding included. 0 for ``inputs_embeds``, 1 for most
-            encoder-decoder models. A stop does not begin in the prompt.
-        options: as for GenerateStreamer. ``generate`` itself ends rows at end-of-sequence ids.
-
-    Raises what GenerateStreamer raises; ValueError for a ``prompt_length`` below 0. ``generate``
-    calls it like this:
-
-    >>> import torch
-    >>> from streamdec import MockTokenizer
-    >>> from streamdec.integrations.transformers import StopSequenceCriteria
-    >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])
-    >>> criteria = StopSequenceCriteria(tokenizer, stop="\nUser:", prompt_length=1)
-    >>> criteria(torch.tensor([[0, 1], [0, 0]])).tolist()
-    [False, False]
-    >>> criteria(torch.tensor([[0, 1, 2], [0, 0, 1]])).tolist()
-    [True, False]
-    >>> criteria.decoders[0].match.stop
-    '\nUser:'
+    Unlike the producer of a TokenQueue, that thread decodes: it must know which rows have ended.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        conditions: StopConditions | Sequence[StopConditions] | None = None,
-        *,
-        prompt_length: int,
-        **options: Unpack[DecoderOptions],
-    ) -> None:
-        self._prompt_length = check_count("prompt_length", prompt_length)
-        self._rows = Rows(tokenizer, conditions, options)
-        self.decoders = self._rows.decoders
-        """The decoder of each row, after the first call: its ``match``, its counts."""
-        self.errors = self._rows.errors
-        """The exceptions of rows that could not be decoded. These rows have ended."""
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        """The error of ``end``, which the reader raises once after the last chunk."""
+        self._queue: SimpleQueue[RowChunk | BaseException | None] = SimpleQueue()
+        """The chunks, and then the error or None."""
+        self._is_closed = self._is_read = False
 
-    def __call__(self, input_ids: Any, scores: Any = None, **kwargs: Any) -> Any:
-        """Return which rows have ended, as a tensor of bools of (rows,).
+    def put(self, chunks: Mapping[int, Chunk]) -> None:
+        """Hand over the new chunks of each row."""
+        for row, chunk in chunks.items():
+            if not chunk.is_empty:
+                for part in chunk.split():
+                    self._queue.put(RowChunk(row, part))
 
-        ``input_ids`` are all ids so far, a tensor of (rows, tokens). ``scores`` and ``kwargs`` are
-        not used.
+    def end(self, error: BaseException | None = None) -> None:
+        """End the feed; the reader raises ``error``."""
+        # A loop would take these for its own end.
+        if error is not None and (
+            not isinstance(error, Exception) or isinstance(error, ENDS_OF_LOOPS)
+        ):
+            cause, error = error, RuntimeError(f"generate ended with {error!r:.80}")
+            error.__cause__ = cause
+        self.error = error
+        self._queue.put(error)
 
-        Raises ValueError if there are fewer ids than ``prompt_length``, or the number of conditions
-        does not fit the rows; RuntimeError if the ids do not continue those of the call before.
-        """
-        if not self.decoders:
-            self._begin(input_ids)
-        self._rows.step(self._rows.new_ids(input_ids))
-        return self._rows.ended(input_ids)
+    def close(self) -> None:
+        """Drop the chunks that were not read, and all later ones."""
+        self._is_closed = True
+        self._queue.put(None)  # wakes the reader
 
-    def _begin(self, input_ids: Any) -> None:
-        num_rows, length = input_ids.shape
-        if length < self._prompt_length:
-            raise ValueError(
-                f"prompt_length is {self._prompt_length}, and generate gave {length} ids; expected "
-                "the number of ids before the first generated one"
-            )
-        prompts = input_ids[:, : self._prompt_length].tolist()
-        self._rows.begin(prompts, self._rows.conditions(num_rows))
+    def take(self) -> RowChunk | None:
+        """Wait for the next chunk; None at the end. Raises, once, the error of ``end``."""
+        found = None if self._is_read or self._is_closed else self._queue.get()
+        if isinstance(found, RowChunk):
+            return found
+        self._is_read = True
+        if found is not None:
+            raise found
+        return None

@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.errors import SourceError
+from streamdec.integrations._format import REASONING
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.errors import RequestError
@@ -24,8 +25,6 @@ from streamdec.server.requests import Generation
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
-REASONING = "reasoning"
-"""The section whose text has its own field in the APIs."""
 _END = object()
 
 

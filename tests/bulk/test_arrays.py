@@ -145,19 +145,6 @@ def test_a_tokenizer_that_only_decodes() -> None:
         decode_arrow(pa.array([[0, 5], [1], [7]]), Upper())
 
 
-def test_a_tokenizer_without_weak_references() -> None:
-    class Bare:
-        __slots__ = ("inner",)
-
-        def __init__(self) -> None:
-            self.inner = TOKENIZER
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(object.__getattribute__(self, "inner"), name)
-
-    assert texts(pa.array([[*FACE, 65]]), Bare()) == ["😀A"]
-
-
 # --- kinds of arrays ------------------------------------------------------------------------------
 
 ROWS: Rows = [[104, 105], None, [], FACE, [257, 256], [*FACE[:2]], None]
@@ -335,37 +322,19 @@ def stopped(
 STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
 
 
-@pytest.mark.parametrize("name", STOPPED)
-@settings(max_examples=FEWER.max_examples * 3)
-@given(data=st.data(), skip=st.booleans())
-def test_stops_are_those_of_a_stream(name: str, data: st.DataObject, skip: bool) -> None:
-    it = subject(name)
-    rows = data.draw(st.lists(st.none() | token_ids(it), max_size=6))
-    ids = [i for row in rows if row for i in row] or it.usual[:3]
-    whole = [text for text in decoded(it.tokenizer, rows, skip) if text] or ["a"]
-    text = data.draw(st.sampled_from(whole))
-    start = data.draw(st.integers(0, len(text) - 1))
-    conditions = StopConditions(
-        data.draw(st.sampled_from([[], [text[start : start + 3]], ["zz", text[start]]])),
-        data.draw(st.lists(st.sampled_from(ids), max_size=2)),
-        eos_token_ids=data.draw(st.lists(st.sampled_from(ids), max_size=1)),
-        include_stop_str_in_output=data.draw(st.booleans()),
-        min_tokens=data.draw(st.integers(0, 2)),
-        max_tokens=data.draw(st.none() | st.integers(2, 9)),
-    )
-    array = pa.array(rows, pa.large_list(pa.int64()))
-    found = decode_arrow(array, it.tokenizer, conditions=conditions, skip_special_tokens=skip)
-    assert found.to_pylist() == [
-        None if row is None else stopped(it.tokenizer, row, conditions, skip) for row in rows
-    ]
-
-
 @pytest.mark.parametrize("stops", [{"stop": "<s>"}, {"visible_stop": "<s>"}], ids=str)
 def test_the_name_of_a_skipped_special_token_is_its_id(stops: Any) -> None:
     row = [104, 105, 259, 104]
     (found,) = decode_arrow(pa.array([row]), TOKENIZER, **stops).to_pylist()
     assert found == stopped(TOKENIZER, row, StopConditions(**stops), skip=True)
     assert (found["text"], found["stop_reason"]) == ("hi", "<s>")
+
+
+def test_unknown_ids_before_a_stop_string_are_counted() -> None:
+    row, conditions = [104, 999, 105, 120, 999], StopConditions("x")
+    (found,) = decode_arrow(pa.array([row]), TOKENIZER, conditions).to_pylist()
+    assert found == stopped(TOKENIZER, row, conditions, skip=True)
+    assert (found["text"], found["unknown_tokens"]) == ("hi", 1)
 
 
 def random_conditions(

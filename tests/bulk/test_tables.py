@@ -1,4 +1,4 @@
-"""Tables of other libraries: ``nox -s datasets spark``. Spark needs Java."""
+"""Tables of other libraries: ``nox -s datasets ray spark``. Spark needs Java."""
 
 from __future__ import annotations
 
@@ -105,6 +105,24 @@ def test_polars() -> None:
         schema={**frame.schema, "text": polars.String},
     )
     assert lazy.collect()["text"].to_list() == SAID[::-1]
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own, and many
+@pytest.mark.usefixtures("_here")
+def test_ray(tmp_path: Path) -> None:
+    """Each worker has its own folder. Ray starts in half a minute."""
+    ray = pytest.importorskip("ray", reason="not installed: nox -s ray")
+    (code,) = PAGE.of_kind("python ray")
+    found: dict[str, Any] = {}
+    environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    try:
+        exec(code.replace('"answers.parquet"', repr(str(tmp_path / "answers.parquet"))), found)
+        rows = sorted(found["texts"].take_all(), key=lambda row: int(row["id"]))
+        assert [row["text"] for row in rows] == SAID
+        assert [list(row["token_ids"]) for row in rows] == IDS
+    finally:
+        ray.shutdown()
 
 
 @pytest.mark.filterwarnings("ignore")  # Spark's own

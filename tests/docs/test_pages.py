@@ -29,8 +29,8 @@ RUN_BY = {
     ],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
-        "tests/integrations/llama_cpp/test_docs.py",
-        "tests/integrations/mlx_lm/test_docs.py",
+        "tests/integrations/llama_cpp/test_llama_cpp.py",
+        "tests/integrations/mlx_lm/test_mlx_lm.py",
         "tests/integrations/outputs/test_pages.py",
         "tests/integrations/transformers/test_docs.py",
         "tests/integrations/vllm/test_front_half.py",
@@ -38,10 +38,7 @@ RUN_BY = {
     "docs/how-to/migrate-a-stream.md": ["tests/integrations/moving/test_page.py"],
     "docs/how-to/serve-an-engine.md": ["tests/server/test_docs.py"],
     "docs/how-to/serve-sse.md": ["tests/integrations/wire/test_page.py"],
-    "docs/how-to/train.md": [
-        "tests/bulk/test_rollouts.py",
-        "tests/integrations/lm_eval/test_page.py",
-    ],
+    "docs/how-to/train.md": ["tests/bulk/test_rollouts.py"],
     "docs/reference/metrics.md": ["tests/metrics/test_docs.py"],
     "docs/tutorial.md": ["tests/docs/test_serve_page.py"],
 }

@@ -50,16 +50,3 @@ def test_a_quarter_of_the_demo_s_characters_is_cut_by_tokens(
             owners[place] = owners.get(place, 0) + 1
     foreign = [place for place, character in enumerate(demo_text) if not character.isascii()]
     assert sum(owners[place] > 1 for place in foreign) >= len(foreign) / 4
-
-
-def test_the_demo_text_comes_back_from_its_ids(tokenizer: Tokenizer, demo_text: str) -> None:
-    ids = tokenizer.encode(demo_text).ids
-    assert tokenizer.decode(ids) == demo_text
-
-
-@pytest.mark.parametrize("token", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-def test_special_tokens_are_special(tokenizer: Tokenizer, token: str) -> None:
-    token_id = tokenizer.token_to_id(token)
-    assert token_id is not None
-    assert tokenizer.decode([token_id]) == ""
-    assert tokenizer.decode([token_id], skip_special_tokens=False) == token

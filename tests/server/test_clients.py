@@ -38,8 +38,9 @@ def test_contents_tools_and_variables_reach_the_template(client: OpenAI) -> None
     options: Any = {"model": "tiny", "messages": parts, "extra_body": extra, "tools": [tool]}
     told = client.chat.completions.create(**options).choices[0].message.content
     assert told == "<|im_start|>user: Hi<|im_end|>[look]!<|im_start|>assistant: "
-    told = client.chat.completions.create(tool_choice="none", **options).choices[0].message.content
-    assert told == "<|im_start|>user: Hi<|im_end|>!<|im_start|>assistant: "
+    more: Any = {"tool_choice": "none", "reasoning_effort": "high"}
+    told = client.chat.completions.create(**more, **options).choices[0].message.content
+    assert told == "<|im_start|>user: Hi<|im_end|>!effort: high<|im_start|>assistant: "
 
 
 def test_several_prompts_and_samples(server: Served, client: OpenAI) -> None:
@@ -119,8 +120,7 @@ def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
             client.messages.create(tool_choice={"type": "any"}, **options)
 
 
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_anthropics_client(server: Served, is_streamed: bool) -> None:
+def test_the_system_prompt_of_anthropics_client_reaches_the_template(server: Served) -> None:
     options: Any = {
         "model": "tiny",
         "max_tokens": 900,
@@ -129,16 +129,8 @@ def test_anthropics_client(server: Served, is_streamed: bool) -> None:
         "stop_sequences": ["\nUser:"],
     }
     with anthropic_at(server.url) as client:
-        if is_streamed:
-            with client.messages.stream(**options) as events:
-                message = events.get_final_message()
-        else:
-            message = client.messages.create(**options)
-    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "\nUser:")
-    assert [each.text for each in message.content if each.type == "text"] == [
-        "system: Be 🦉user: Say it."
-    ]
-    assert message.usage.input_tokens == len(server.engine.runs[0].prompt)
+        (block,) = client.messages.create(**options).content
+    assert block.text == "system: Be 🦉user: Say it."
 
 
 def test_anthropics_client_closes_in_the_middle(server: Served) -> None:

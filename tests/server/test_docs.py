@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from streamdec import StopConditions, StopSequenceDecoder
 from streamdec.server import ReplayEngine, SamplingParams, create_app
 from tests.cli.running import DEMO_TEXT
 from tests.server.serving import served
@@ -20,6 +22,7 @@ PAGE = Page("docs/how-to/serve-an-engine.md")
 CLIENT, GENERATE, CLASS, REASONING, PROGRAM = (
     code for code in PAGE.of_kind("python") if "torch" not in code
 )
+MODEL, ENGINE = (code for code in PAGE.of_kind("python") if "torch" in code)
 ADDRESS = "http://127.0.0.1:8000"
 
 
@@ -117,3 +120,27 @@ def test_the_limits_of_the_page_are_those_of_the_server() -> None:
     assert f"within {limits.body_seconds:.0f} seconds" in PAGE.text
     assert "more than 1 MiB" in PAGE.text
     assert f"every {app.KEEP_ALIVE:.0f} seconds" in PAGE.text
+
+
+@pytest.mark.parametrize("stop", ["e", "\ufffd", "never found"])
+def test_a_model_of_transformers_is_served(tokenizer: Any, stop: str) -> None:
+    for library in ("torch", "transformers"):
+        pytest.importorskip(library, reason="not installed: nox -s engines")
+    names: dict[str, Any] = {}
+    exec(MODEL, names)
+    names["torch"].manual_seed(0)
+    names["model"] = names["tiny_llama"](tokenizer.vocab_size)
+    exec(ENGINE, names)
+    prompt = list(tokenizer.encode("One two").ids)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop, max_tokens=60), prompt)
+    wanted = ""
+    for token_id in names["sample"](prompt, SamplingParams(max_tokens=60, seed=5)):
+        wanted += decoder.step(token_id).text
+        if decoder.finished:
+            break
+    body = {"prompt": prompt, "stop": stop, "max_tokens": 60, "seed": 5}
+    with served(create_app(tokenizer, names["sample"])) as url:
+        found = httpx.post(f"{url}/v1/completions", json=body, timeout=60).json()
+    assert found["choices"][0]["text"] == wanted
+    assert found["choices"][0]["finish_reason"] == decoder.finish_reason
+    assert found["usage"]["completion_tokens"] == decoder.num_tokens

@@ -73,9 +73,28 @@ def test_a_plain_engine_runs_in_a_separate_thread(tokenizer: Any) -> None:
         finally:
             names.add(threading.current_thread().name)
 
-    assert answer_of(tokenizer, engine).is_success
+    assert answer_of(tokenizer, engine, max_tokens=1).is_success  # and is closed there
     assert len(names) == 1
     assert "streamdec-engine" in names.pop()
+
+
+def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(tokenizer: Any) -> None:
+    class Endless:
+        num_closed = 0
+
+        def __aiter__(self) -> Endless:
+            return self
+
+        async def __anext__(self) -> int:
+            return 40
+
+        async def aclose(self) -> None:
+            self.num_closed += 1
+
+    for stream in (False, True):
+        found = Endless()
+        assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success  # noqa: B023
+        assert found.num_closed == 1
 
 
 def test_an_error_after_the_end_of_an_answer_is_only_logged(
@@ -88,10 +107,11 @@ def test_an_error_after_the_end_of_an_answer_is_only_logged(
         finally:
             raise ConnectionError("the worker has gone")
 
-    for body in ({"max_tokens": 2}, {"max_tokens": 2, "stream": True}):
-        caplog.clear()
-        assert answer_of(tokenizer, engine, **body).status_code == 200
-        assert "the worker has gone" in caplog.text or body.get("stream")
+    answer = answer_of(tokenizer, engine, max_tokens=2)
+    assert (answer.status_code, answer.json()["usage"]["completion_tokens"]) == (200, 2)
+    assert "the worker has gone" in caplog.text
+    answer = answer_of(tokenizer, engine, max_tokens=2, stream=True)  # the server logs its error
+    assert answer.text.endswith('"stop_reason":null}]}\n\ndata: [DONE]\n\n')
 
 
 def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> None:

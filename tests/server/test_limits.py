@@ -151,11 +151,22 @@ def test_more_requests_wait_and_too_many_are_rejected(tokenizer: Any) -> None:
 
 
 def test_an_engine_says_how_many_samples_it_runs(tokenizer: Any) -> None:
-    engine = EchoEngine()
-    engine.max_concurrency = 1  # type: ignore[attr-defined]
-    with another(tokenizer, engine=engine) as (_, http):
-        answer = http.post(COMPLETIONS, json={"prompt": "One", "n": 3}).json()
-        assert [each["text"] for each in answer["choices"]] == ["One"] * 3
+    class Engine:
+        max_concurrency = 1
+        running = most = 0
+
+        async def __call__(self, prompt: list[int], _: Any) -> AsyncIterator[int]:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            for each in prompt:
+                await asyncio.sleep(0)
+                yield each
+            self.running -= 1
+
+    with another(tokenizer, engine=Engine()) as (engine, http):
+        answer = http.post(COMPLETIONS, json={"prompt": "One two", "n": 3}).json()
+        assert [each["text"] for each in answer["choices"]] == ["One two"] * 3
+        assert engine.most == 1  # type: ignore[attr-defined]
 
 
 # --- clients that go ------------------------------------------------------------------------------
@@ -272,20 +283,6 @@ def test_a_silent_stream_is_kept_alive(tokenizer: Any, monkeypatch: pytest.Monke
             lines = iter(response.iter_lines())
             assert any(line == ": keep-alive" for line in lines)
         until(lambda: http.get("/health").json()["requests"] == 0)
-
-
-def test_a_proxy_may_speak_http_1_0(server: Served) -> None:
-    """As nginx does by default: without chunks, and with a closed connection at the end."""
-    body = json.dumps({"prompt": "One 🦉", "stream": True}).encode()
-    head = f"POST {COMPLETIONS} HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    answer = raw(httpx.URL(server.url), head.encode() + body)
-    headers, _, events = answer.partition(b"\r\n\r\n")
-    assert b"x-accel-buffering: no" in headers  # otherwise nginx collects the events
-    assert b"transfer-encoding" not in headers
-    parts = [json.loads(line[6:]) for line in events.decode().split("\n\n")[:-2]]
-    assert "".join(each["choices"][0]["text"] for each in parts) == "One 🦉"
-    assert events.endswith(b"data: [DONE]\n\n")
 
 
 # --- keys and hosts -------------------------------------------------------------------------------

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import (
-    HuggingFaceTokenizer,
-    MockTokenizer,
-)
+from streamdec import HuggingFaceTokenizer, MockTokenizer
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.support.zoo import ZOO
@@ -35,7 +32,7 @@ class Context:
 
 
 class Engine:
-    """Gives ``ids``; then is silent, or ends. Notes that it was closed."""
+    """Gives ``ids``; then is silent, or ends. Nothing closes it but ``aclose``."""
 
     def __init__(self, ids: Sequence[int], *, hangs_at: int | None = None) -> None:
         self.ids = [*ids]
@@ -43,33 +40,23 @@ class Engine:
         self.closed = 0
         self.given = 0
 
-    async def __call__(self, request: Any) -> Run:
-        return Run(self)
+    async def __call__(self, request: Any) -> Engine:
+        return self
 
-
-class Run:
-    """What an engine gives. Nothing closes it but ``aclose``."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._place = 0
-
-    def __aiter__(self) -> Run:
+    def __aiter__(self) -> Engine:
         return self
 
     async def __anext__(self) -> Any:
-        engine, place = self._engine, self._place
         await asyncio.sleep(0)
-        if place == len(engine.ids):
+        if self.given == len(self.ids):
             raise StopAsyncIteration
-        if place == engine.hangs_at:
+        if self.given == self.hangs_at:
             await asyncio.sleep(3600)
-        engine.given += 1
-        self._place += 1
-        return {"token_ids": [engine.ids[place]]}
+        self.given += 1
+        return {"token_ids": [self.ids[self.given - 1]]}
 
     async def aclose(self) -> None:
-        self._engine.closed += 1
+        self.closed += 1
 
 
 def texts(objects: Sequence[dict[str, Any]]) -> str:
@@ -86,8 +73,15 @@ def run(main: Callable[[], Any]) -> Any:
 
 def test_the_text_and_its_end() -> None:
     engine = Engine(IDS)
-    worker = TextWorker(engine, TOKENIZER)
-    objects = run(lambda: all_of(worker.generate(request={"stop": STOP}, context=None)))
+
+    async def main() -> list[dict[str, Any]]:
+        context, worker = Context(), TextWorker(engine, TOKENIZER)
+        objects = await all_of(worker.generate({"stop": STOP}, context))
+        await asyncio.sleep(0)
+        assert context.future.cancelled(), "nothing waits for the context any more"
+        return objects
+
+    objects = run(main)
     assert texts(objects) == EXPECTED
     assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
     assert engine.closed == 1
@@ -124,44 +118,35 @@ def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
 def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
     """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
 
-    async def main() -> tuple[Engine, str]:
-        context, engine = Context(), Engine(IDS * 50, hangs_at=hangs_at)
+    async def main() -> tuple[Engine, list[Any]]:
+        context, engine = Context(), Engine(IDS * 5_000, hangs_at=hangs_at)
         asyncio.get_running_loop().call_later(0.02, context.stopped.set)
         worker = TextWorker(engine, TOKENIZER)
         task = asyncio.create_task(all_of(worker.generate({}, context)))
         await asyncio.wait({task}, timeout=5)
         assert task.done()
         assert task.cancelling() == 0
-        return engine, texts(task.result())
+        return engine, task.result()
 
-    engine, text = run(main)
+    engine, objects = run(main)
     assert engine.closed == 1
-    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(text)
+    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(texts(objects))
+    assert {each["finish_reason"] for each in objects} <= {None}, "no end is sent"
 
 
-def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled() -> None:
-    async def main() -> Engine:
-        engine = Engine(IDS, hangs_at=3)
-        answer = TextWorker(engine, TOKENIZER).generate({}, Context())
-        task = asyncio.create_task(all_of(answer))
-        await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return engine
-
-    assert run(main).closed == 1
-
-
-def test_a_disconnect_does_not_hide_a_cancellation() -> None:
-    """Both at once, while the engine is silent: the handler is cancelled."""
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled(is_stopped: bool) -> None:
+    """While the engine is silent; also if the client disconnects at the same time."""
 
     async def main() -> Engine:
         context, engine = Context(), Engine(IDS, hangs_at=3)
         task = asyncio.create_task(all_of(TextWorker(engine, TOKENIZER).generate({}, context)))
         await asyncio.sleep(0.02)
-        context.future.add_done_callback(lambda _: task.cancel())
-        context.stopped.set()
+        if is_stopped:
+            context.future.add_done_callback(lambda _: task.cancel())
+            context.stopped.set()
+        else:
+            task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         return engine

@@ -1,4 +1,4 @@
-"""The detokenizer in the loops of mlx-lm, with a model whose tokens are known."""
+"""The detokenizer in the loops of mlx-lm, with a model whose tokens are known; and the page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from tokenizers import Tokenizer
 from streamdec import FinishedError
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from tests.integrations.mlx_lm.scripted import (
+    generation,
     mlx_lm,
+    mx,
     scripted,
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
+from tests.integrations.vocabularies import EOS, VOCABULARIES, byte_level, spelled
+from tests.support.pages import Page
 
+PAGE = Page("docs/how-to/engines.md", "mlx-lm")
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 TEXT = "The fox 😀 über naïve 你好!"
 KINDS = ["byte_level", "byte_fallback"]
 
@@ -91,22 +96,20 @@ def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> N
     assert (again.text, again.tokens, ours.text) == ("c", spelled(kind, "c"), "ab😀")
 
 
-def test_the_text_is_the_decode_of_any_ids_unlike_that_of_mlx_lm() -> None:
-    """The errors of 0.32.2: the first space of a byte-level text, and tokens without text."""
-    theirs = tokenizer_utils.BPEStreamingDetokenizer
-    tokenizer = VOCABULARIES["byte_level"]()
-    ids = tokenizer.encode(" one two", add_special_tokens=False).ids
-    unknown = [*ids, 500]
-
-    def text(make: Any, ids: list[int]) -> str:
-        detokenizer = wrapper(tokenizer, make).detokenizer
-        for each in ids:
-            detokenizer.add_token(each)
-        detokenizer.finalize()
-        return str(detokenizer.text)
-
-    assert text(StreamingDetokenizer, ids) == tokenizer.decode(ids) == " one two"
-    assert text(theirs, ids) == "one two"
-    assert text(StreamingDetokenizer, unknown) == tokenizer.decode(unknown) == " one two"
-    assert text(theirs, unknown) == "one two!"
-    assert EOS not in text(StreamingDetokenizer, ids)
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
+    tokenizer = byte_level()
+    prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
+    names: dict[str, Any] = {
+        "hf_tokenizer": wrapped(tokenizer),
+        "tokenizer": tokenizer_utils.TokenizerWrapper(wrapped(tokenizer)),
+        "prompt": prompt,
+        "generate_step": generation.generate_step,
+        "mlx_lm": mlx_lm,
+        "mx": mx,
+    }
+    assert names["tokenizer"].eos_token_ids == {tokenizer.token_to_id(EOS)}
+    for code, text in PAGE.examples:
+        names["model"] = scripted(tokenizer, spelled("byte_level", ANSWER), len(prompt))
+        exec(code, names)
+        assert capsys.readouterr().out == text.rstrip("\n")

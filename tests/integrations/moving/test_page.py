@@ -1,4 +1,4 @@
-"""The page on moving a stream: its programs run as processes, joined by a pipe."""
+"""The page on moving a stream: its programs run as processes, and its actors in real Ray."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streamdec import StopConditions, StopSequenceDecoder, iter_chunks, load_tokenizer
+from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.tokenizers import LoadedTokenizer
 from tests.support.pages import ROOT, Page
 
@@ -61,15 +61,27 @@ def test_the_snapshots_are_as_small_as_the_page_says() -> None:
     assert f"between {min(sizes)} and {max(sizes)} bytes" in PAGE.text
 
 
-@pytest.mark.parametrize("cut", range(13))
-def test_the_text_does_not_depend_on_where_the_stream_moves(cut: int) -> None:
-    tokenizer = loaded()
-    ids = tokenizer.encode(TEXT).ids
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("\n\nUser:"))
-    before = decoder.feed(ids[:cut])
-    snapshot = json.loads(json.dumps(decoder.snapshot()))
-    restored = StopSequenceDecoder.restore(tokenizer, snapshot)
-    with nullcontext() if not restored.finished else pytest.warns(match="has already ended"):
-        chunks = [*iter_chunks(ids[cut:], restored)]
-    assert before.text + "".join(chunk.text for chunk in chunks) == "Größe 😀"
-    assert (before.stop_reason or chunks[-1].stop_reason) == "\n\nUser:"
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_stream_moves_between_actors() -> None:
+    """After every token, within the emoji and within the stop."""
+    ray: Any = pytest.importorskip("ray", reason="not installed: nox -s ray")
+    runtime = {"env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init(num_cpus=4, include_dashboard=False, runtime_env=runtime, log_to_driver=False)
+    names: dict[str, Any] = {
+        "ray": ray,
+        "load_tokenizer": load_tokenizer,
+        "StopConditions": StopConditions,
+        "StopSequenceDecoder": StopSequenceDecoder,
+    }
+    try:
+        exec(RAY, names)
+        workers = [names["Worker"].remote("demo") for _ in range(2)]
+        snapshot: Any = None
+        given = ""
+        for place, token_id in enumerate(loaded().encode(TEXT).ids[:12]):
+            text, snapshot = ray.get(workers[place % 2].run.remote([token_id], snapshot))
+            given += text
+    finally:
+        ray.shutdown()
+    assert given == "Größe 😀"
+    assert snapshot["end"] == ["", "stop", "\n\nUser:"]

@@ -24,7 +24,6 @@ from tests.integrations.transformers.scripted import (
     read,
     spelled,
     texts_of,
-    tokenizer_of,
     torch,
     transformers,
 )
@@ -42,25 +41,6 @@ def finishes(found: Sequence[Any]) -> dict[int, tuple[str, Any]]:
 
 
 # --- text -----------------------------------------------------------------------------------------
-
-
-def test_an_encoder_decoder_begins_with_nothing_before_it() -> None:
-    """Its prompt is the decoder's start token, so the first space is not part of the text."""
-    model = Model("t5", ["The quick 😀 brown fox"])
-    found = read(model, GenerateStreamer(model.tokenizer), **prompts("t5", ["one two three"]))
-    assert texts_of(found) == ["The quick 😀 brown fox"]
-    assert texts_of(found) == [model.tokenizer.decode(model.rows[0])]
-    assert finishes(found) == {0: ("stop", None)}
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_a_tokenizer_of_transformers_is_accepted(name: str) -> None:
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of(name))
-    model = Model(name, [spelled(name, TEXT)])
-    streamer = GenerateStreamer(tokenizer, stop="你")
-    found = read(model, streamer, **prompts(name, ["one"]))
-    assert texts_of(found) == [TEXT.partition("你")[0]]
-    assert streamer.decoders[0].route == "bytes"
 
 
 def test_chunks_come_while_generate_runs() -> None:
@@ -99,22 +79,6 @@ def test_no_token_is_generated_after_the_one_that_completes_a_stop(name: str) ->
     assert match is not None
     assert (match.token_index, match.tokens_before) == (14, 9)
     assert streamer.result().shape[1] == 15 + prompts(name, ["one two three"])["input_ids"].shape[1]
-
-
-def test_generate_can_be_called_directly() -> None:
-    """In the caller's own thread, without start(): all is read afterwards."""
-    model = Model("gpt2", [spelled("gpt2", "so\nUser: more")])
-    streamer = GenerateStreamer(model.tokenizer, stop="\nUser:", eos_token_ids=model.eos)
-    inputs = prompts("gpt2", ["one two three"])
-    ids = model.generate(
-        **inputs, streamer=streamer, stopping_criteria=[streamer], max_new_tokens=60
-    )
-    assert ids.shape[1] == inputs["input_ids"].shape[1] + len("so\nUser:")
-    found = [*streamer]
-    assert texts_of(found) == ["so"]
-    assert finishes(found) == {0: ("stop", "\nUser:")}
-    with pytest.raises(RuntimeError, match="use the return value of generate"):
-        streamer.result()
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -156,16 +120,6 @@ def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
     assert model.num_passes == len(emoji[2:]) + len("abc STOP def END")
 
 
-@pytest.mark.parametrize("options", [{"min_tokens": 5}, {"ignore_eos": True}])
-def test_generate_can_end_a_row(options: Any) -> None:
-    model = Model("gpt2", [spelled("gpt2", "ab"), spelled("gpt2", "abcdefgh")])
-    found = read(
-        model, GenerateStreamer(model.tokenizer, **options), **prompts("gpt2", ["one", "two"])
-    )
-    assert texts_of(found, 2) == ["ab", "abcdefgh"]
-    assert [reason for reason, _ in finishes(found).values()] == ["stop", "stop"]
-
-
 EOS_TOLD = [
     lambda **ids: ids,
     lambda **ids: {name: torch.tensor(value) for name, value in ids.items()},
@@ -189,17 +143,6 @@ def test_the_end_of_sequence_is_that_of_the_call(told: Any) -> None:
 
 
 # --- ways to generate -----------------------------------------------------------------------------
-
-
-def test_conditions_of_a_prompt_are_those_of_all_its_sequences() -> None:
-    said = spelled("gpt2", "ab,cd.ef")
-    model = Model("gpt2", [said] * 4)
-    streamer = GenerateStreamer(
-        model.tokenizer, [StopConditions(stop=","), StopConditions(stop=".")]
-    )
-    inputs = prompts("gpt2", ["one", [*encoded("gpt2", "two"), spelled("gpt2", "ß")[0]]])
-    found = read(model, streamer, **inputs, num_return_sequences=2, do_sample=True)
-    assert texts_of(found, 4) == ["ab", "ab", "\ufffdab,cd", "\ufffdab,cd"]
 
 
 @pytest.mark.parametrize("name", [*MODELS])

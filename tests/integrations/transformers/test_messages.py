@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamdec import MockTokenizer, StopConditions
-from streamdec.integrations.transformers import GenerateStreamer, StopSequenceCriteria
+from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.tensors import IdleModel, Tensor
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hi", b"!"])
@@ -25,9 +25,6 @@ def started(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs:
     """Run ``generate`` of an IdleModel with this number of rows to its end."""
     streamer.start(IdleModel(num_rows), *args, **kwargs)
     streamer.result()
-
-
-# --- both -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,8 +44,6 @@ def test_wrong_options_raise_an_error_at_once(
 ) -> None:
     with raises(kind, message):
         GenerateStreamer(TOKENIZER, *args, **options)
-    with raises(kind, message):
-        StopSequenceCriteria(TOKENIZER, *args, prompt_length=1, **options)
 
 
 def test_the_number_of_conditions_must_fit_the_number_of_rows() -> None:
@@ -56,11 +51,6 @@ def test_the_number_of_conditions_must_fit_the_number_of_rows() -> None:
     message = "got 2 conditions for a batch of 3 rows"
     with raises(ValueError, message):
         started(GenerateStreamer(TOKENIZER, two), 3)
-    with raises(ValueError, message):
-        StopSequenceCriteria(TOKENIZER, two, prompt_length=1)(Tensor([[0, 0]] * 3))
-
-
-# --- a streamer -----------------------------------------------------------------------------------
 
 
 def test_a_streamer_works_for_one_call() -> None:
@@ -70,6 +60,8 @@ def test_a_streamer_works_for_one_call() -> None:
         started(streamer)
     with raises(RuntimeError, USED):
         IdleModel().generate(streamer=streamer)
+    with raises(RuntimeError, "use the return value of generate"):
+        GenerateStreamer(TOKENIZER).result()
 
 
 @pytest.mark.parametrize(
@@ -104,21 +96,10 @@ def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
 
 
 def test_ids_must_continue_those_of_the_call_before() -> None:
-    message = "the ids do not begin with the 2 ids of the call before; use a new streamer or"
+    message = "the ids do not begin with the 2 ids of the call before; use a new streamer"
     streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
     streamer.put(Tensor([[0]]))
-    criteria = StopSequenceCriteria(TOKENIZER, prompt_length=1)
-    for each in (streamer, criteria):
-        assert each(Tensor([[0, 0]])).tolist() == [False]
-        with raises(RuntimeError, message):
-            each(Tensor([[1, 1, 1]]))
+    assert streamer(Tensor([[0, 0]])).tolist() == [False]
+    with raises(RuntimeError, message):
+        streamer(Tensor([[1, 1, 1]]))
     assert [each.finish_reason for each in streamer.decoders] == ["error"]
-
-
-# --- a criterion ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("length", [-1, 1.0])
-def test_a_prompt_length_is_an_int_of_at_least_0(length: Any) -> None:
-    with raises(ValueError, f"prompt_length must be an integer of at least 0, not {length}"):
-        StopSequenceCriteria(TOKENIZER, prompt_length=length)

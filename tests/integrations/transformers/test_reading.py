@@ -6,8 +6,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from streamdec.integrations.transformers import GenerateStreamer
@@ -61,17 +59,16 @@ class Gate:
             assert self.is_open.wait(60)
 
 
-class OpensGate(GenerateStreamer):
-    """Opens the gate when the reader leaves, before the reader waits for ``generate``."""
+def opening(gate: Gate, streamer: GenerateStreamer) -> GenerateStreamer:
+    """``streamer``, which opens the gate when it is closed, before it waits for ``generate``."""
+    close = streamer._feed.close
 
-    gate: Gate
+    def close_and_open() -> None:
+        close()
+        gate.is_open.set()
 
-    def _close(self) -> None:
-        super()._close()
-        self.gate.is_open.set()
-
-
-# --- a plain reader -------------------------------------------------------------------------------
+    streamer._feed.close = close_and_open  # type: ignore[method-assign]
+    return streamer
 
 
 def test_an_error_of_generate_is_raised_after_the_text_before_it() -> None:
@@ -84,7 +81,7 @@ def test_an_error_of_generate_is_raised_after_the_text_before_it() -> None:
         assert caught.value is boom
         assert [*streamer] == []
     assert texts_of(found) == ["a"]
-    assert streamer.decoders[0].jailed == "bc"
+    assert streamer.decoders[0].finish_reason == "error"
     with pytest.raises(BoomError):
         streamer.result()
 
@@ -98,10 +95,9 @@ def test_hooks_are_called_for_each_row() -> None:
             with suppress(BoomError), started(model, streamer, 2):
                 list(streamer)
         model = model_saying(LONG, "ab")
-        leaving = OpensGate(model.tokenizer)
-        leaving.gate = Gate(model, 4)
-        with started(model, leaving, 2):
-            assert leaving.gate.is_reached.wait(60)
+        gate = Gate(model, 4)
+        with started(model, opening(gate, GenerateStreamer(model.tokenizer)), 2):
+            assert gate.is_reached.wait(60)
     reasons = [each.finish_reason for each in told.streams]
     assert reasons == ["stop", "stop", "stop", "error", "stop", "abort"]
 
@@ -109,70 +105,14 @@ def test_hooks_are_called_for_each_row() -> None:
 def test_a_reader_who_leaves_ends_generate_at_its_next_token() -> None:
     """It leaves while token 4 is made; that one is the last."""
     model = model_saying(LONG, LONG)
-    streamer = OpensGate(model.tokenizer)
-    streamer.gate = Gate(model, 4)
+    gate = Gate(model, 4)
+    streamer = opening(gate, GenerateStreamer(model.tokenizer))
     with started(model, streamer, 2):
         next(streamer)
-        assert streamer.gate.is_reached.wait(60)
+        assert gate.is_reached.wait(60)
     assert not is_running(streamer)
     assert model.num_passes == 5
     num_prompt = prompts("gpt2", ["one"])["input_ids"].shape[1]
     assert streamer.result().shape == (2, num_prompt + 5)
     assert [*streamer] == []
     assert [each.finish_reason for each in streamer.decoders] == ["abort", "abort"]
-
-
-# --- a task ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-async def test_a_task_reads_while_generate_runs() -> None:
-    model = model_saying("ab.cd", "abcd.")
-    found = []
-    async with started(model, GenerateStreamer(model.tokenizer, stop="."), 2) as streamer:
-        async for each in streamer:
-            found.append(each)  # noqa: PERF401 (it is read as users do)
-    assert texts_of(found, 2) == ["ab", "abcd"]
-
-
-@pytest.mark.anyio
-async def test_other_tasks_run_while_one_waits_for_text() -> None:
-    model = model_saying("abc")
-    gate = Gate(model, 1)
-    found = []
-    async with (
-        started(model, GenerateStreamer(model.tokenizer)) as streamer,
-        anyio.create_task_group() as group,
-    ):
-
-        async def read() -> None:
-            async for each in streamer:
-                found.append(each)  # noqa: PERF401
-
-        group.start_soon(read)
-        await anyio.to_thread.run_sync(gate.is_reached.wait)
-        await anyio.wait_all_tasks_blocked()
-        assert texts_of(found) == ["a"]
-        gate.is_open.set()
-    assert texts_of(found) == ["abc"]
-
-
-@pytest.mark.anyio
-async def test_a_task_that_is_cancelled_ends_generate_and_waits_for_it() -> None:
-    model = model_saying(LONG)
-    streamer = OpensGate(model.tokenizer)
-    streamer.gate = Gate(model, 4)
-    async with anyio.create_task_group() as group:
-        with anyio.CancelScope() as scope:
-
-            async def cancel() -> None:
-                await anyio.to_thread.run_sync(streamer.gate.is_reached.wait)
-                scope.cancel()
-
-            group.start_soon(cancel)
-            async with started(model, streamer):
-                async for _ in streamer:
-                    pass
-    assert scope.cancelled_caught
-    assert not is_running(streamer)
-    assert model.num_passes == 5

@@ -8,5 +8,5 @@ from importlib import import_module
 
 with warnings.catch_warnings(), suppress(ImportError):
     warnings.simplefilter("ignore")
-    for _name in ("sampling_params", "v1.engine.output_processor", "v1.engine.parallel_sampling"):
+    for _name in ("sampling_params", "v1.engine.output_processor"):
         import_module(f"vllm.{_name}")

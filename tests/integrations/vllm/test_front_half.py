@@ -141,30 +141,6 @@ def library() -> Tokenizer:
     return ZOO["byte_level_trained"]()
 
 
-def test_fastokens_patch_and_ours(library: Tokenizer) -> None:
-    """With fastokens in vLLM the tokenizer is its own, and the prompt leaks as before."""
-    fastokens = pytest.importorskip("fastokens")
-    import tokenizers.decoders
-    from fastokens._compat import _TokenizerShim
-
-    before = tokenizers.decoders.DecodeStream
-    fastokens.patch_transformers()
-    try:
-        half = FrontHalf(library)
-        held = half.processor.tokenizer
-        original, held._tokenizer = held._tokenizer, _TokenizerShim(library)
-        ids = library.encode("Tell me 😀").ids
-        try:
-            assert theirs(library, ids[:-1], [ids[-1:]]).text == "Tell me 😀"
-            with patch_decode_stream():
-                assert theirs(library, ids[:-1], [ids[-1:]]).text == "😀"
-        finally:
-            held._tokenizer = original
-    finally:
-        fastokens.unpatch_transformers()
-    assert tokenizers.decoders.DecodeStream is before
-
-
 def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
     """``AsyncLLM`` needs a GPU: its outputs are those of its front half, asked as it asks it."""
     import ast

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
@@ -166,49 +165,6 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
         counts[classified(library, prompt, params, *found)] += 1
     logging.getLogger(__name__).info("%s", dict(counts))
     assert counts["equal"] > 200
-
-
-# --- every kind of request ------------------------------------------------------------------------
-
-
-def test_samples_have_a_decoder_each(library: Tokenizer) -> None:
-    rows = [library.encode(text).ids for text in ("one two", "three four")]
-    found = []
-    for is_on in (False, True):
-        if is_on:
-            streamdec_vllm.register()
-        half = FrontHalf(library, [1], n=2, stop=["wo"])
-        texts = {0: "", 1: ""}
-        for at in range(max(map(len, rows))):
-            given: dict[str, Any] = {
-                f"{k}_0": ([row[at]], "LENGTH" if at == len(row) - 1 else None, None)
-                for k, row in enumerate(rows)
-                if at < len(row)
-            }
-            for output in half.step(given):
-                for sample in output.outputs:
-                    texts[sample.index] += sample.text
-        found.append(texts)
-    assert found[0] == found[1] == {0: "one t", 1: "three four"}
-
-
-def test_log_probabilities_are_cut_with_the_ids(library: Tokenizer) -> None:
-    from vllm.v1.engine import EngineCoreOutput
-    from vllm.v1.outputs import LogprobsLists
-
-    ids = library.encode("one two three four").ids
-    found = []
-    for is_on in (False, True):
-        if is_on:
-            streamdec_vllm.register()
-        half = FrontHalf(library, [1], stop=["two"], logprobs=0)
-        numbers = np.arange(len(ids), dtype=np.float32).reshape(-1, 1)
-        lists = LogprobsLists(np.array(ids).reshape(-1, 1), -numbers, np.ones(len(ids), dtype=int))
-        step = EngineCoreOutput(request_id="0", new_token_ids=[*ids], new_logprobs=lists)
-        sample = half.processor.process_outputs([step]).request_outputs[0].outputs[0]
-        found.append((sample.text, sample.token_ids, sample.logprobs, sample.cumulative_logprob))
-    assert found[0] == found[1]
-    assert len(found[1][2]) == len(found[1][1]) < len(ids)
 
 
 # --- the switch -----------------------------------------------------------------------------------

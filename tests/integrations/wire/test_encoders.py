@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamdec import Chunk, FinishedError, MockTokenizer, StopSequenceDecoder, iter_chunks
+from streamdec import (
+    Chunk,
+    FinishedError,
+    FinishReason,
+    MockTokenizer,
+    StopSequenceDecoder,
+    iter_chunks,
+)
 from streamdec.chunks import joined
 from streamdec.integrations import anthropic, openai
 from streamdec.integrations.logprobs import (
@@ -37,7 +44,7 @@ TOKENS = [b"<think>", b"Hm", b" .</think>Hi", b"!", b"\0", b"</think>", b"<answe
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
 SECTIONS = {"reasoning": ("<think>", "</think>"), "answer": ("<answer>", "</think>")}
 IDS = st.lists(st.sampled_from(range(len(TOKENS))), max_size=12)
-NASTY = {"response_id": "\0", "model": '"content":"","text":"\ud800\u2028\x85\r\n"\\u0000"'}
+NASTY = {"response_id": "\0", "model": '"content":"","text":"\ud800\u2028\u2029\x85\r\n"\\u0000"'}
 """Fields that look like the places of text, or like ends of lines."""
 
 
@@ -112,7 +119,7 @@ def test_the_events_of_a_message() -> None:
     found = [*wire.step(Chunk("Hi")), *wire.step(Chunk("!", "stop", "\nUser:"), num_tokens=3)]
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
     begun = {"stop_reason": None, "stop_sequence": None}
-    end = {"stop_reason": "stop_sequence", "stop_sequence": "\nUser:"}
+    end: dict[str, Any] = {"stop_reason": "stop_sequence", "stop_sequence": "\nUser:"}
     usage = {"input_tokens": 2, "output_tokens": 0}
     block = {"type": "text", "text": ""}
     deltas = [{"type": "text_delta", "text": text} for text in ("Hi", "!")]
@@ -125,72 +132,31 @@ def test_the_events_of_a_message() -> None:
         {"type": "message_delta", "delta": end, "usage": {**usage, "output_tokens": 3}},
         {"type": "message_stop"},
     ]
-    whole = anthropic.MessageResponse(**MESSAGE)
+    whole = anthropic.MessageResponse(**MESSAGE, stop_sequences=["x"])
     whole.step(Chunk("Hi!", "stop", "\nUser:"), num_tokens=3)
     content = [{"type": "text", "text": "Hi!"}]
     usage["output_tokens"] = 3
+    end = {"stop_reason": "end_turn", "stop_sequence": None}  # the stop is not the client's
     assert whole.body() == {**message, "content": content, **end, "usage": usage}
 
 
-def test_a_stop_of_the_server_is_not_one_of_anthropics_client() -> None:
-    whole = anthropic.MessageResponse(**MESSAGE, stop_sequences=["x"])
-    whole.step(Chunk("Hi", "stop", "\nUser:"), num_tokens=3)
-    assert (whole.body()["stop_reason"], whole.body()["stop_sequence"]) == ("end_turn", None)
+# --- the law --------------------------------------------------------------------------------------
+
+OPENAI = {"stop": "stop", "length": "length", "content_filter": "content_filter"}
+ANTHROPIC = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
+FAILURES = {"abort": "abort", "error": "error"}
+FORMATS: dict[str, tuple[Any, Any, dict[str, str]]] = {
+    "chat": (openai.ChatCompletionEncoder, openai.ChatResponse, OPENAI),
+    "completion": (openai.CompletionEncoder, openai.CompletionResponse, OPENAI),
+    "message": (anthropic.MessageEncoder, anthropic.MessageResponse, ANTHROPIC),
+}
+"""The classes of each format, and its words for the finish reasons that are not failures."""
+Parts = list[tuple[str, str]]
 
 
-# --- bytes ----------------------------------------------------------------------------------------
-
-ends = st.sampled_from(
-    [
-        *(Chunk("x", "stop", "."), Chunk("", "stop", 7)),
-        *(Chunk("x", "length"), Chunk("x", "abort"), Chunk("", "error")),
-    ]
-)
-
-
-@given(
-    ids=IDS,
-    texts=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4),
-    end=ends,
-    kind=st.sampled_from([*CHATS, anthropic.MessageEncoder]),
-    n=st.integers(1, 2),
-    logprobs=st.sampled_from([(), LOGPROBS]),
-    flags=st.tuples(st.booleans(), st.booleans()),
-)
-def test_the_bytes_are_the_objects(
-    ids: list[int],
-    texts: list[str],
-    end: Chunk,
-    kind: Any,
-    n: int,
-    logprobs: Any,
-    flags: tuple[bool, bool],
-) -> None:
-    if kind is anthropic.MessageEncoder:
-        options, n = MESSAGE | NASTY, 1
-    else:
-        options = HEAD | NASTY | {"n": n, "prompt_tokens": 3}
-        options |= {"include_usage": flags[0], "return_token_ids": flags[1]}
-    chunks = [Chunk(text, token_ids=(1, 2)) for text in texts] + chunks_of(ids)[:-1]
-    one, other = kind(**options), kind(**options)
-    objects, stream = one.start(), other.start_bytes()
-    for number, chunk in enumerate([*chunks, end]):
-        for index in range(n):
-            details: Any = {"num_tokens": 2 * number, "logprobs": logprobs}
-            objects += one.step(chunk, index, **details)
-            stream += other.step_bytes(chunk, index, **details)
-    objects += one.flush()
-    stream += other.flush_bytes()
-    assert objects_in(stream) == objects
-    assert stream.endswith(openai.DONE) == (kind is not anthropic.MessageEncoder)
-
-
-# --- sections -------------------------------------------------------------------------------------
-
-
-def runs(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The parts, with neighbours of one kind joined."""
-    found: list[tuple[str, str]] = []
+def runs(parts: Parts) -> Parts:
+    """The parts with text, with neighbours of one kind joined."""
+    found: Parts = []
     for kind, text in parts:
         if found and found[-1][0] == kind:
             found[-1] = kind, found[-1][1] + text
@@ -199,25 +165,44 @@ def runs(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return found
 
 
-def chat_runs(found: list[Any]) -> list[tuple[str, str]]:
-    deltas = [each["choices"][0]["delta"] for each in found if each["choices"]]
-    assert all(len({"content", "reasoning_content"} & delta.keys()) <= 1 for delta in deltas)
-    assert all(each.get("reasoning") == each.get("reasoning_content") for each in deltas)
-    return runs(
-        [
-            ("reasoning", each["reasoning_content"])
-            if "reasoning_content" in each
-            else ("text", each.get("content", ""))
-            for each in deltas
-        ]
-    )
+class Read(NamedTuple):
+    """What a client has of a response in the end."""
+
+    parts: list[Parts]
+    """Of each sample: texts of the kind "text" or "reasoning", in order."""
+    ends: list[str | None]
+    token_ids: list[list[int]]
+    num_tokens: int | None
+    error: str | None
 
 
-def message_runs(found: list[Any]) -> list[tuple[str, str]]:
-    """The result of a client that reads the events, which must be in the order of the API."""
+def read_openai(objects: list[Any], n: int) -> Read:
+    """Read the objects of a stream as clients do; or the only object of a whole answer."""
+    parts: list[Parts] = [[] for _ in range(n)]
+    token_ids: list[list[int]] = [[] for _ in range(n)]
+    ends: list[str | None] = [None] * n
+    num_tokens, error = None, None
+    for each in objects:
+        error = error or each.get("error", {}).get("code")
+        num_tokens = (each.get("usage") or {}).get("completion_tokens", num_tokens)
+        for choice in each.get("choices", ()):
+            index = choice["index"]
+            assert ends[index] is None, "nothing follows the end of a sample"
+            ends[index] = choice["finish_reason"]
+            token_ids[index] += choice.get("token_ids", [])
+            new = choice.get("delta", choice.get("message", {"content": choice.get("text")}))
+            assert new.get("reasoning") == new.get("reasoning_content")
+            names = {"reasoning": "reasoning", "text": "content"}
+            parts[index] += [(kind, new.get(name) or "") for kind, name in names.items()]
+    return Read([*map(runs, parts)], ends, token_ids, num_tokens, error)
+
+
+def read_anthropic(events: list[Any], _: int) -> Read:
+    """Read the events of a stream, which must be in the order of the API; or a whole message."""
     blocks: list[Any] = []
-    is_open = False
-    for each in found:
+    last: Any = {"usage": {}}
+    is_open, error = False, None
+    for each in events:
         if each["type"] == "content_block_start":
             assert not is_open
             assert each["index"] == len(blocks)
@@ -229,59 +214,114 @@ def message_runs(found: list[Any]) -> list[tuple[str, str]]:
             is_open = each["type"] != "content_block_stop"
             for key in ("text", "thinking", "signature"):
                 blocks[-1][key] = blocks[-1].get(key, "") + each.get("delta", {}).get(key, "")
-    assert not is_open
-    assert blocks
-    assert all((each["signature"] == "msg_1") == (each["type"] == "thinking") for each in blocks)
-    return [
-        ("reasoning", each["thinking"]) if each["type"] == "thinking" else ("text", each["text"])
-        for each in blocks
-    ]
+        elif each["type"] == "message_delta":
+            last = {**each, **each["delta"]}
+        elif each["type"] == "message":
+            last, blocks = each, each["content"]
+        elif each["type"] == "error":
+            error = "error"
+    assert error or (blocks and not is_open)
+    for each in blocks[: len(blocks) - is_open]:
+        assert each.get("signature", "") == ("\0" if each["type"] == "thinking" else "")
+    kinds = {"thinking": "reasoning", "text": "text"}
+    parts = runs([(kinds[each["type"]], each[each["type"]]) for each in blocks])
+    return Read([parts], [last.get("stop_reason")], [[]], last["usage"].get("output_tokens"), error)
 
 
-def grouped(chunks: list[Chunk], sizes: list[int]) -> list[Chunk]:
-    """The chunks, joined as for a client that reads late."""
+@st.composite
+def samples(draw: st.DrawFn) -> list[Chunk]:
+    """The chunks of a stream with sections, some of them joined, and any end."""
+    texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), max_size=4)
+    chunks = [*chunks_of(draw(IDS))[:-1], *map(Chunk, draw(texts))]
     found = []
     while chunks:
-        size = sizes.pop() if sizes else 1
+        size = draw(st.integers(1, 5))
         found.append(joined(*chunks[:size]))
         chunks = chunks[size:]
-    return found
+    reason = draw(st.sampled_from(get_args(FinishReason)))
+    stop = draw(st.sampled_from([None, 7])) if reason == "stop" else None
+    return [*found, Chunk(draw(st.sampled_from(["", "x"])), reason, stop)]
 
 
-@given(ids=IDS, sizes=st.lists(st.integers(1, 5), max_size=6), returns_ids=st.booleans())
-@example(ids=[3, 3, 0, 1, 1, 5, 3, 3], sizes=[], returns_ids=False)
-def test_each_section_has_its_place_however_chunks_are_joined(
-    ids: list[int], sizes: list[int], returns_ids: bool
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("reason", get_args(FinishReason))
+def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> None:
+    """A new member of FinishReason fails until the tables above, and the format, have it."""
+    encoder, response, words = FORMATS[name]
+    options, read = (MESSAGE, read_anthropic) if name == "message" else (HEAD, read_openai)
+    one, whole = encoder(**options), response(**options)
+    objects = one.step(Chunk("", reason), num_tokens=1) + one.flush()
+    whole.step(Chunk("", reason), num_tokens=1)
+    error = None if reason in words else "error" if name == "message" else FAILURES[reason]
+    for found in (read(objects, 1), read([whole.body()], 1)):
+        assert (found.ends, found.error) == ([words.get(reason)], error)
+
+
+@given(
+    answer=st.lists(samples(), min_size=1, max_size=2),
+    name=st.sampled_from(sorted(FORMATS)),
+    logprobs=st.sampled_from([(), LOGPROBS]),
+    flags=st.tuples(st.booleans(), st.booleans()),
+)
+@example([chunks_of([3, 3, 0, 1, 1, 5, 3, 3])], "message", (), (False, False))
+def test_clients_read_the_text_and_the_end_of_each_sample(
+    answer: list[list[Chunk]], name: str, logprobs: Any, flags: tuple[bool, bool]
 ) -> None:
-    """Text of the section "reasoning" in its own fields; that of another section is content."""
-    chunks = chunks_of(ids)
-    wanted = runs(
-        [(each.section if each.section == "reasoning" else "text", each.text) for each in chunks]
+    """In each format, streamed and whole. The streamed bytes are those of the objects."""
+    encoder, response, words = FORMATS[name]
+    if name == "message":
+        answer, options, streamed = answer[:1], MESSAGE | NASTY, {}
+        read: Any = read_anthropic
+    else:
+        options = HEAD | NASTY | {"n": len(answer), "prompt_tokens": 3}
+        options, streamed = options | {"return_token_ids": flags[0]}, {"include_usage": flags[1]}
+        read = read_openai
+    one, other = (encoder(**options, **streamed) for _ in "12")
+    whole = response(**options)
+    objects, stream = one.start(), other.start_bytes()
+    for index, chunks in enumerate(answer):
+        for number, chunk in enumerate(chunks):
+            details: Any = {"num_tokens": number, "logprobs": logprobs}
+            objects += one.step(chunk, index, **details)
+            stream += other.step_bytes(chunk, index, **details)
+            whole.step(chunk, index, **details)
+    objects += one.flush()
+    stream += other.flush_bytes()
+    assert objects_in(stream) == objects
+    assert stream.endswith(openai.DONE) == (name != "message")
+
+    separates = name != "completion"
+    parts = [
+        runs(
+            [
+                ("reasoning" if separates and each.section == "reasoning" else "text", each.text)
+                for chunk in chunks
+                for each in chunk.split()
+            ]
+        )
+        for chunks in answer
+    ]
+    reasons = [str(chunks[-1].finish_reason) for chunks in answer]
+    failures = {FAILURES[reason] for reason in reasons if reason not in words}
+    failure = "error" if name == "message" or "error" in failures else "abort"
+    ids = [[each for chunk in chunks for each in chunk.token_ids] for chunks in answer]
+    wanted = Read(
+        parts,
+        [words.get(reason) for reason in reasons],
+        ids if options.get("return_token_ids") else [[]] * len(answer),
+        sum(len(chunks) - 1 for chunks in answer),
+        failure if failures else None,
     )
-    chat = openai.ChatCompletionEncoder(**HEAD, prompt_tokens=1, return_token_ids=returns_ids)
-    message = anthropic.MessageEncoder(**MESSAGE)
-    whole_chat, whole_message = openai.ChatResponse(**HEAD), anthropic.MessageResponse(**MESSAGE)
-    data, events = chat.start_bytes(), message.start_bytes()
-    for chunk in grouped(chunks, sizes):
-        data += chat.step_bytes(chunk)
-        events += message.step_bytes(chunk)
-        whole_chat.step(chunk)
-        whole_message.step(chunk)
-    found = objects_in(data + chat.flush_bytes())
-    assert chat_runs(found) == wanted
-    assert [each["choices"][0]["finish_reason"] for each in found if each["choices"]][-1]
-    if returns_ids:
-        choices = [each["choices"][0] for each in found]
-        assert [each for choice in choices for each in choice.get("token_ids", [])] == ids
-    assert message_runs(objects_in(events + message.flush_bytes())) == (wanted or [("text", "")])
-    texts = {kind: "".join(t for k, t in wanted if k == kind) for kind in ("text", "reasoning")}
-    answer = whole_chat.body()["choices"][0]["message"]
-    assert answer["content"] == texts["text"]
-    assert answer.get("reasoning_content", "") == answer.get("reasoning", "") == texts["reasoning"]
-    assert ("reasoning" in answer) == bool(texts["reasoning"])
-    kinds = {"thinking": "reasoning", "text": "text"}
-    made = [(kinds[each["type"]], each[each["type"]]) for each in whole_message.body()["content"]]
-    assert made == (wanted or [("text", "")])
+    has_usage = not failures and streamed.get("include_usage", True)
+    found = read(objects, len(answer))
+    assert found == wanted._replace(num_tokens=wanted.num_tokens if has_usage else None)
+    assert one.failed == whole.failed == bool(failures)
+    if failures:
+        assert read([whole.body()], len(answer)).error == failure
+        return
+    if name == "chat":  # whole, the reasoning comes first
+        parts = [runs(sorted(each)) for each in parts]
+    assert read([whole.body()], len(answer)) == wanted._replace(parts=parts)
 
 
 @pytest.mark.parametrize("size", [1, 3, 12])
@@ -307,21 +347,26 @@ def test_log_probabilities_of_sections(size: int) -> None:
 
 
 @pytest.mark.parametrize("kind", CHATS)
-def test_token_ids_are_counted_and_shown(kind: Any) -> None:
-    wire = kind(**HEAD, include_usage=True, prompt_tokens=3, return_token_ids=True)
+def test_token_ids_are_shown_where_they_were_asked_for(kind: Any) -> None:
+    wire = kind(**HEAD, return_token_ids=True)
     assert not any("token_ids" in choice for each in wire.start() for choice in each["choices"])
-    found = wire.step(Chunk("a", token_ids=(5, 6)))
-    found += wire.step(Chunk("", "length", token_ids=(7,)))
+    found = wire.step(Chunk("a", token_ids=(5, 6))) + wire.step(Chunk("", "length", token_ids=(7,)))
     assert [each["choices"][0]["token_ids"] for each in found] == [[5, 6], [7]]
-    assert wire.flush()[0]["usage"]["completion_tokens"] == 3
 
 
-def test_token_ids_of_a_message_are_counted() -> None:
-    wire = anthropic.MessageEncoder(**MESSAGE)
-    wire.step_bytes(Chunk("a", token_ids=(5,)))
-    wire.step_bytes(Chunk("b", token_ids=(6,)))
-    wire.step_bytes(Chunk("", "length", token_ids=(7,)))
-    assert wire.flush()[-2]["usage"] == {"input_tokens": 2, "output_tokens": 3}
+@pytest.mark.parametrize("make", TAKERS, ids=lambda make: str(make.func.__name__))
+def test_without_their_number_the_token_ids_of_chunks_are_counted(make: Any) -> None:
+    chunks = [Chunk("a", token_ids=(5, 6)), Chunk("b", token_ids=(6,))]
+    chunks += [Chunk("", "length", token_ids=(7,))]
+    usage: Any = {} if "input_tokens" in make.keywords else {"prompt_tokens": 2}
+    if make.func in CHATS:
+        usage["include_usage"] = True
+    taker = make(**usage)
+    for chunk in chunks:
+        getattr(taker, "step_bytes", taker.step)(chunk)
+    last = taker.body() if hasattr(taker, "body") else taker.flush()[-2:][0]
+    counts = last["usage"]
+    assert counts.get("completion_tokens", counts.get("output_tokens")) == 4
 
 
 def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
@@ -357,14 +402,10 @@ def test_no_event_follows_the_end() -> None:
                 step(Chunk("a"))
 
 
-def test_a_sample_that_failed_fails_the_response_at_its_end() -> None:
-    wire = openai.ChatCompletionEncoder(**HEAD, n=2, include_usage=True, prompt_tokens=1)
-    wire.start()
-    assert wire.step(Chunk("", "abort"), num_tokens=0) == []
-    assert wire.step(Chunk("a", "abort"), 1, num_tokens=1)[0]["choices"][0]["finish_reason"] is None
-    assert [each["error"]["code"] for each in wire.flush()] == ["abort"]
-    assert wire.failed
+def test_a_response_can_fail_with_a_message_of_the_caller() -> None:
+    wire = openai.ChatCompletionEncoder(**HEAD)
     assert wire.fail_bytes("full").startswith(b'data: {"error":{"message":"full"')
+    assert wire.fail_bytes().endswith(openai.DONE)
 
 
 # --- mistakes -------------------------------------------------------------------------------------

@@ -10,13 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import BackgroundTasks, FastAPI
-from starlette.applications import Starlette
 from starlette.background import BackgroundTask
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from streamdec import TokenQueue, stream
 from streamdec.integrations.asgi import EventStreamResponse
@@ -54,8 +50,10 @@ async def _with_header(request: Any, call_next: Callable[[Any], Awaitable[Any]])
     return response
 
 
-def fastapi_app(notes: Notes) -> FastAPI:
-    app = FastAPI()
+@pytest.fixture
+def running() -> Iterator[tuple[str, Notes]]:
+    """An application of FastAPI, which also has a plain route of Starlette."""
+    notes, app = Notes(), FastAPI()
     app.middleware("http")(_with_header)
 
     @app.get("/short")
@@ -65,15 +63,7 @@ def fastapi_app(notes: Notes) -> FastAPI:
         response.set_cookie("seen", "yes")
         return response
 
-    @app.get("/long")
-    async def long() -> Response:
-        return response_of(endless(notes))
-
-    return app
-
-
-def starlette_app(notes: Notes) -> Starlette:
-    async def short(_: Request) -> EventStreamResponse:
+    async def starlette(_: Request) -> Response:
         response = response_of([256, 257], background=BackgroundTask(notes.done.append, "later"))
         response.set_cookie("seen", "yes")
         return response
@@ -81,22 +71,18 @@ def starlette_app(notes: Notes) -> Starlette:
     async def long(_: Request) -> Response:
         return response_of(endless(notes))
 
-    middleware = [Middleware(BaseHTTPMiddleware, dispatch=_with_header)]
-    return Starlette(routes=[Route("/short", short), Route("/long", long)], middleware=middleware)
-
-
-@pytest.fixture(params=[fastapi_app, starlette_app])
-def running(request: pytest.FixtureRequest) -> Iterator[tuple[str, Notes]]:
-    notes = Notes()
-    with served(request.param(notes)) as url:
+    app.add_route("/starlette", starlette)
+    app.add_route("/long", long)
+    with served(app) as url:
         yield url, notes
 
 
-def test_a_response_has_cookies_headers_and_background_tasks(running: Any) -> None:
+@pytest.mark.parametrize("path", ["/short", "/starlette"])
+def test_a_response_has_cookies_headers_and_background_tasks(running: Any, path: str) -> None:
     url, notes = running
-    answer = httpx.get(f"{url}/short")
+    answer = httpx.get(f"{url}{path}")
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert answer.headers["x-of-middleware"] == "/short"
+    assert answer.headers["x-of-middleware"] == path
     assert answer.cookies["seen"] == "yes"
     assert '"text":"Hello"' in answer.text
     assert answer.text.endswith("data: [DONE]\n\n")

@@ -199,6 +199,8 @@ def test_special_tokens_have_a_name_and_no_bytes() -> None:
     ]
     _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=END)
     assert [each.token for each in placed] == ["Hello"], "the end is not part of the text"
+    _, placed, _, _ = tracked(TOKENIZER, [256, END, 65], visible_stop_token_ids=END)
+    assert [each.token for each in placed] == ["Hello", "<|end|>"]
 
 
 def test_alternatives_stand_where_the_token_does() -> None:

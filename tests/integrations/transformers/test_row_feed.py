@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from streamdec import Chunk
 from streamdec.chunks import SectionChunk
-from streamdec.integrations._row_feed import RowFeed
+from streamdec.integrations.transformers import _RowFeed as RowFeed
 
 
 class BoomError(Exception):
@@ -63,36 +60,3 @@ def test_closing_wakes_a_reader() -> None:
     feed.close()
     thread.join(60)
     assert found == [[]]
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_task_is_woken_from_a_thread(backend: str) -> None:
-    feed = RowFeed()
-    texts: list[str] = []
-
-    async def read() -> None:
-        while (found := await feed.receive()) is not None:
-            texts.append(found.chunk.text)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-            for text in "abc":
-                await anyio.wait_all_tasks_blocked()
-                await anyio.to_thread.run_sync(feed.put, {0: Chunk(text)})
-            await anyio.wait_all_tasks_blocked()
-            await anyio.to_thread.run_sync(feed.end)
-
-    anyio.run(main, backend=backend)
-    assert texts == [*"abc"]
-
-
-def test_a_closed_event_loop_does_not_block_others() -> None:
-    feed = RowFeed()
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(feed.receive())
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    feed.put({0: Chunk("a")})
-    assert feed.take() == (0, Chunk("a"))
