@@ -15,7 +15,7 @@ from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import Element, TokenRule
-from streamdec.core.table import State, Table
+from streamdec.core.table import State, Table, Traits
 from streamdec.core.token_ids import UnknownTokenError
 
 
@@ -52,7 +52,7 @@ class ByteTable(Table):
             return "", state
         rule_state, pending, tails = state
         data, after = self.rule.advance(rule_state, element)
-        if not data and self.rule.is_bounded(after) and after == rule_state:
+        if not data and after == rule_state:
             return "", state
         if not pending and data.isascii():
             text, rest = data.decode(), b""
@@ -72,9 +72,7 @@ class ByteTable(Table):
         return True
 
     def is_bounded(self, state: State) -> bool:
-        # There are too many open runs. A run is also a deep chain of tuples: hashing or comparing
-        # it would recurse as deep.
-        return self.rule.is_bounded(state[0])
+        return not self.rule.held(state[0])  # there are too many open runs
 
     # --- the end of the text, and its beginning
 
@@ -118,38 +116,21 @@ class ByteTable(Table):
 
     # --- what may be asked of a state
 
-    def holds(self, state: State) -> bool:
+    def traits(self, state: State) -> Traits:
         rule_state, pending, tails = state
-        return bool(pending) or any(tails) or self.rule.withholds(rule_state)
-
-    def is_cut(self, state: State) -> bool:
-        rule_state, _, tails = state
-        return self.has_spans and not any(tails) and not self.rule.withholds(rule_state)
-
-    def owes(self, state: State) -> bool:
-        return self.rule.waiting(state[0]) > 0
+        is_cut = self.has_spans and not self.rule.held(rule_state)
+        holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
+        waits = holds or self.rule.waiting(rule_state) > 0
+        return Traits(holds, waits, is_fresh=is_cut or not holds)
 
     def held(self, state: State) -> bytes:
         rule_state, pending, tails = state
         held: bytes = "".join(reversed(tails)).encode() + pending + self.rule.held(rule_state)
         return held
 
-    # --- JSON
-
-    def dump(self, state: State) -> Any:
-        """Return the rule's state, the held bytes as hex, and the tails; None for idle."""
-        if self.is_bounded(state) and state == self.idle:
-            return None
+    def checked(self, state: Any) -> State:
         rule_state, pending, tails = state
-        return [self.rule.dump(rule_state), pending.hex(), *tails]
-
-    def load(self, data: Any) -> State:
-        if data is None:
-            return self.idle
-        rule_data, digits, *texts = data
-        rule_state, pending, tails = self.rule.load(rule_data), bytes.fromhex(digits), tuple(texts)
-        if utf8.decode(pending, self.rule.errors) != ("", pending):
-            raise ValueError(f"expected the bytes of an unfinished character, not {pending!r:.40}")
-        if not self.replacers.is_tails(tails):
-            raise ValueError("expected beginnings of the replaced patterns")
-        return rule_state, pending, tails
+        is_begun = utf8.decode(pending, self.rule.errors) == ("", pending)
+        if not (self.rule.fits(rule_state) and is_begun and self.replacers.is_tails(tails)):
+            raise ValueError(f"this tokenizer has no state {state!r:.80}")
+        return state

@@ -224,7 +224,7 @@ class _Replaying:
         rule, waiting = self._rule, [*self._waiting]
         owners = [token for _, token in self._tail]
         owners += [cell.first for tail in self._tails for cell in tail]
-        held = min([index, *owners, *(waiting if rule.withholds(self._state) else ())])
+        held = min([index, *owners, *(waiting if rule.held(self._state) else ())])
         tails = tuple("".join(cell.text for cell in tail) for tail in self._tails)
         state = self._state, bytes(byte for byte, _ in self._tail), tails
         return Replay(self._cells, held, min([held, *waiting]), state)
@@ -256,7 +256,7 @@ def _replay_window(
             index += 1
     if decided_by is not None:
         give(table.flush(state), state.age, decided_by)
-    held = index - state.age if table.holds(state) else index
+    held = index - state.age if table.traits(state).holds else index
     return Replay(cells, held, held, state)
 
 

@@ -18,10 +18,11 @@ from streamdec.core.reading import NEVER, CleanPoint
 from streamdec.core.replay import RELEASE, SpanLog
 from streamdec.core.sections import Seen
 from streamdec.core.since import MOST_SINCE
-from streamdec.core.snapshots import Fields, shown
+from streamdec.core.snapshots import Json
 from streamdec.core.stop_set import StopState
 from streamdec.core.stop_sets import stop_set_for
 from streamdec.core.table import Row
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.protocols import Decoder
 
@@ -69,16 +70,13 @@ def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] 
     """
     context = decoder._stops.matcher.context(state.seen)
     place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]
-    while place and not place[-1]:
-        place.pop()
-    return place or None
+    return place if any(place) else None
 
 
 def _load_place(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
     """Return the states for which ``_dump_place`` gave ``data``."""
     table, stops = decoder._table, decoder._stops
-    found: list[Any] = [] if data is None else [*data]
-    table_state, gate, section, context = found + [None, 0, 0, ()][len(found) :]
+    table_state, gate, section, context = (None, 0, 0, []) if data is None else data
     snapshots.numbers([gate], 0, len(stops.matcher.sections))
     snapshots.numbers([section], 0, 0 if stops.labeller is None else len(stops.labeller.sections))
     seen = Seen(stops.matcher.stops.tail_after(tuple(context)), gate)
@@ -92,38 +90,42 @@ def load(decoder: TokenDecoder, tokenizer: Decoder, snapshot: Mapping[str, Any])
     """Make the empty ``decoder`` what ``snapshot`` describes. Raises SnapshotError."""
     table, fields = snapshots.load(decoder._kind, tokenizer, snapshot)
     decoder.tokenizer, decoder._table = tokenizer, table
-    with snapshots.reading(fields):
+    with snapshots.reading(fields, lambda: decoder):
         _load_beginning(decoder, fields)
         _load_clean_point(decoder, fields)
         _restep(decoder, fields)
-        _load_end(decoder, fields)
+        reason = fields.get("end")
+        if reason is not None and not decoder.finished:
+            check_finish_reason(reason)
+            end_unfollowed(decoder, reason)
         _load_counts(decoder, fields)
 
 
-def _load_beginning(decoder: TokenDecoder, fields: Fields) -> None:
+def _load_beginning(decoder: TokenDecoder, fields: Json) -> None:
     """Begin with the conditions and after the prompt of these fields."""
-    conditions = StopConditions.from_json(fields.take("conditions", {}))
+    conditions = StopConditions.from_json(fields.get("conditions", {}))
     sections: dict[str, list[Any]] = {}
-    for name, opening, closing in fields.take("sections", []):
+    for name, opening, closing in fields.get("sections", []):
         sections.setdefault(name, []).append((opening, closing))
     definition = definition_of(sections) if sections else NO_DEFINITION
     decoder._stops = stop_set_for(decoder.tokenizer, decoder._table, conditions, definition)
-    decoder._num_prompt_tokens = fields.count("num_prompt_tokens")
-    row, state = _load_place(decoder, fields.take("start", None))
-    decoder._begin_at(row, state, spans="spans" in fields.left)
+    size = fields.get("num_prompt_tokens", 0)
+    [decoder._num_prompt_tokens] = snapshots.numbers([size], 0, MOST_COUNTED - 1)
+    row, state = _load_place(decoder, fields.get("start"))
+    decoder._begin_at(row, state, spans="spans" in fields)
 
 
-def _load_clean_point(decoder: TokenDecoder, fields: Fields) -> None:
+def _load_clean_point(decoder: TokenDecoder, fields: Json) -> None:
     """Go to the clean point of these fields."""
-    counts = snapshots.counts(fields.take("counts", [0, 0, 0]))
-    row, state = _load_place(decoder, fields.take("clean", None))
-    shield, marker = care = fields.take("care", [NEVER, NEVER])
-    snapshots.numbers(care, NEVER, counts[0] - 1)
+    counts = snapshots.counts(fields.get("counts", [0, 0, 0]))
+    row, state = _load_place(decoder, fields.get("clean"))
+    care = fields.get("care", [NEVER, NEVER])
+    shield, marker = snapshots.numbers(care, NEVER, counts[0] - 1, 2)
     counted = count_of(*counts) - decoder._limit * TOKEN
     decoder._go_to(CleanPoint(row, state, counted, shield, marker))
     decoder._set_alert(is_silent=True)
     if decoder._spans is not None:
-        decoder._spans = _span_log(fields.take("spans", None), counts[0])
+        decoder._spans = _span_log(fields["spans"], counts[0])
 
 
 def _span_log(data: Any, tokens: int) -> SpanLog:
@@ -141,54 +143,41 @@ def _span_log(data: Any, tokens: int) -> SpanLog:
     return SpanLog(spans, taken)
 
 
-def _restep(decoder: TokenDecoder, fields: Fields) -> None:
+def _restep(decoder: TokenDecoder, fields: Json) -> None:
     """Take the entries since the clean point again."""
-    since = fields.take("since", [])
+    since = fields.get("since", [])
     most = MOST_ENTRIES + 4 * decoder._stops.longest
     if decoder._table.options.byte_fallback == "exact" or decoder.route == "window":
         most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
     if not isinstance(since, list) or len(since) > most:
         raise ValueError(f"expected at most {most} entries since the clean point")
-    [move_at] = snapshots.numbers(
-        [fields.take("move_at", MOST_SINCE)], MOST_SINCE, MOST_SINCE + 2 * len(since)
-    )
+    move_at = fields.get("move_at", MOST_SINCE)
+    snapshots.numbers([move_at], MOST_SINCE, MOST_SINCE + 2 * len(since))
     before = decoder.num_tokens
     for entry in since:
         decoder._most = move_at  # so that the clean point stays where it was
-        is_entry = entry is RELEASE or (type(entry) is int and -MOST_COUNTED < entry < 2**32)
-        if not is_entry:
-            raise ValueError(f"expected ids, numbers of tokens and null, got {shown(entry)}")
-        if decoder._end is not None or decoder._count >= 0:
-            raise ValueError("the ids since the clean point go on after the end")
         if entry is RELEASE:
             release(decoder)
-        elif entry >= 0:
-            decoder._step(entry)
-        else:
-            if decoder._spans is not None and decoder.num_tokens - before - entry > MOST_SPANS:
-                raise ValueError(f"expected at most {MOST_SPANS} tokens since the clean point")
-            decoder._pass(-entry)
+            continue
+        [token_id] = snapshots.numbers([entry], 1 - MOST_COUNTED, MAX_TOKEN_ID)
+        decoder._check_running()
+        if token_id >= 0:
+            decoder._step(token_id)
+            continue
+        if decoder._spans is not None and decoder.num_tokens - before - token_id > MOST_SPANS:
+            raise ValueError(f"expected at most {MOST_SPANS} tokens since the clean point")
+        decoder._pass(-token_id)
     if len(decoder._since) == len(since):
         decoder._most = move_at
 
 
-def _load_end(decoder: TokenDecoder, fields: Fields) -> None:
-    """End as the stream of these fields has ended, if it has."""
-    reason = fields.take("end", None)
-    if reason is not None and not decoder.finished:
-        check_finish_reason(reason)
-        end_unfollowed(decoder, reason)
-    if decoder.finish_reason != reason:
-        raise ValueError("the ids since the clean point do not lead to this end")
-
-
-def _load_counts(decoder: TokenDecoder, fields: Fields) -> None:
+def _load_counts(decoder: TokenDecoder, fields: Json) -> None:
     """Take over what was counted, and check it against the number of tokens."""
     tokens, log = decoder.num_tokens, decoder._spans
-    decoder._unknown_tokens = fields.count("unknown_tokens")
-    most = decoder._limit if decoder.finished else decoder._limit - 1
-    if tokens > most or decoder._unknown_tokens > tokens:
-        raise ValueError(f"{tokens} tokens do not fit the limit or the unknown tokens")
+    unknown = fields.get("unknown_tokens", 0)
+    [decoder._unknown_tokens] = snapshots.numbers([unknown], 0, tokens)
+    if tokens > (decoder._limit if decoder.finished else decoder._limit - 1):
+        raise ValueError(f"{tokens} tokens do not fit the limit")
     if log is not None:
         most = decoder.num_characters + len(decoder.jailed)
         is_too_long = any(span.end > most for span in log.spans)
@@ -196,7 +185,7 @@ def _load_counts(decoder: TokenDecoder, fields: Fields) -> None:
             raise ValueError(f"a stream of {tokens} tokens and this text cannot have these spans")
     least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
     default = [tokens - 1, tokens] if tokens else [least, 0]
-    prefix, read = snapshots.numbers(fields.take("offsets", default), least, tokens, 2)
+    prefix, read = snapshots.numbers(fields.get("offsets", default), least, tokens, 2)
     if read < 0 or prefix > read:
         raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {[prefix, read]}")
     decoder._set_offsets(prefix, read)

@@ -289,13 +289,10 @@ class Sequence:
         """
         tokenizer = tokenizer_for(tokenizer)
         table, fields = snapshots.load("sequence", tokenizer, snapshot)
-        with snapshots.reading(fields):
-            sequence = cls(tokenizer, **table.options._asdict())
-            token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)
-            releases = snapshots.numbers(fields.take("releases", []), 1, len(token_ids))
-            if releases != sorted({*releases}):
-                raise ValueError("expected releases in ascending order")
-            for place in releases:
+        sequence = cls(tokenizer, **table.options._asdict())
+        with snapshots.reading(fields, lambda: sequence):
+            token_ids = snapshots.numbers(fields.get("token_ids", []), 0, MAX_TOKEN_ID)
+            for place in snapshots.numbers(fields.get("releases", []), 1, len(token_ids)):
                 sequence.feed(token_ids[len(sequence) : place])
                 sequence.release()
             sequence.feed(token_ids[len(sequence) :])

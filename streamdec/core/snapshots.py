@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,13 +25,12 @@ from streamdec.hooks import suppressed
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 
-FORMAT = 1
+FORMAT = 2
 
 Json = dict[str, Any]
 
 _CLASSES = {
     "decode_stream": "DecodeStream",
-    "pool": "DecoderPool",
     "sequence": "Sequence",
     "stop": "StopSequenceDecoder",
     "text": "TextStopDecoder",
@@ -99,81 +98,49 @@ def _checksum(fields: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-class Fields:
-    """The fields of a snapshot, each of which is taken once."""
-
-    def __init__(self, fields: Json) -> None:
-        self.left = fields
-        """The fields that were not taken."""
-        self.last_name, self.last_value = "", None
-        """The name and the value of the field that was taken last."""
-
-    def take(self, name: str, default: Any) -> Any:
-        """Return the field ``name``, of any type, or ``default`` without one."""
-        self.last_name, self.last_value = name, self.left.pop(name, default)
-        return self.last_value
-
-    def count(self, name: str) -> int:
-        """Return a field that is a number of tokens."""
-        value = self.take(name, 0)
-        if type(value) is not int or not 0 <= value < MOST_COUNTED:
-            raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
-        return value
-
-
-def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields]:
-    """Return the table for the options of ``snapshot``, and the machine's own fields.
+def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Json]:
+    """Return the table for the options of ``snapshot``, and its fields.
 
     Raises SnapshotError if the snapshot is of another class, tokenizer or route.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
-    taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
+    taken_with, own = fields.get("tokenizer"), fingerprint(tokenizer)
     if not _are_alike(taken_with, own):
         raise _of_another("tokenizer", taken_with, own)
     try:
-        table = table_for(tokenizer, Options(**fields.take("options", {})))
+        table = table_for(tokenizer, Options(**fields.get("options", {})))
     except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotError(f"options: {error}") from error
-    route = fields.take("route", "bytes")
+    route = fields.get("route", "bytes")
     if route != table.route:
         raise _of_another("route", route, table.route)
     return table, fields
 
 
-def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` without its head, which is checked."""
-    check_mapping(snapshot)
+def load_fields(machine: str, snapshot: Any) -> Json:
+    """Return the fields of ``snapshot``, whose head is checked."""
+    if not isinstance(snapshot, Mapping):
+        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
+        raise SnapshotError(told + hint("snapshot", snapshot))
     fields = dict(snapshot)
-    version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
+    version, kind, check = fields.get("format"), fields.get("machine"), fields.pop("check", None)
     if type(version) is not int or version != FORMAT:
         raise SnapshotError(
             f"snapshot format {shown(version)} is not known; this release reads {FORMAT}"
         )
     if kind != machine:
-        raise other_class(kind)
+        name = _CLASSES.get(kind) if isinstance(kind, str) else None
+        if name is None:
+            raise SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
+        raise SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
     try:
-        is_whole = check == _checksum({"format": version, "machine": kind, **fields})
+        is_whole = check == _checksum(fields)
     except (RecursionError, TypeError, ValueError):
         is_whole = False
     if not is_whole:
         raise SnapshotError("the snapshot is damaged: its checksum does not fit")
-    return Fields(fields)
-
-
-def check_mapping(snapshot: object) -> None:
-    """Raise SnapshotError if ``snapshot`` is not a mapping."""
-    if not isinstance(snapshot, Mapping):
-        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
-        raise SnapshotError(told + hint("snapshot", snapshot))
-
-
-def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class, ``kind``."""
-    name = _CLASSES.get(kind) if isinstance(kind, str) else None
-    if name is None:
-        return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
-    return SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
+    return fields
 
 
 def _are_alike(one: object, other: str) -> bool:
@@ -205,19 +172,20 @@ _OF_MALFORMED = (
 
 
 @contextmanager
-def reading(fields: Fields) -> Iterator[None]:
-    """Turn any error while fields are read into a SnapshotError."""
+def reading(fields: Json, stream: Callable[[], Any]) -> Iterator[None]:
+    """Turn any error while ``fields`` are read into a SnapshotError.
+
+    So that no stream is impossible, ``stream`` must then give the same fields in its snapshot.
+    """
     try:
         yield
-        if fields.left:
-            raise ValueError(f"unexpected fields {sorted(map(str, fields.left))}")
-    except SnapshotError:
-        raise
+        again = stream().snapshot()
+        names = {*fields, *again} - {"check", "tokenizer"}
+        wrong = sorted(str(name) for name in names if fields.get(name) != again.get(name))
+        if wrong:
+            raise ValueError(f"no stream can have these fields: {', '.join(wrong)}")
     except _OF_MALFORMED as error:
-        told = str(error)
-        if not isinstance(error, (ValueError, StreamdecError)):  # the message is Python's
-            told = f"the field {fields.last_name!r} must not be {shown(fields.last_value)}"
-        raise SnapshotError(f"malformed snapshot: {told}") from error
+        raise SnapshotError(f"malformed snapshot: {str(error) or type(error).__name__}") from error
 
 
 # --- numbers

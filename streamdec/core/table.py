@@ -49,7 +49,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final, Literal, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
@@ -72,8 +72,20 @@ Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
 """The chunk, the mask, the tally, and the next row."""
 
 
+class Traits(NamedTuple):
+    """What a stream must know of a state."""
+
+    holds: bool
+    """Whether bytes or text are held."""
+    waits: bool
+    """Whether earlier tokens may still give text, also such as a space before another token."""
+    is_fresh: bool
+    """Whether all that waits is of the last token, if that token had text. Of what is held, that
+    is true if it is only the beginning of a character."""
+
+
 class Row(dict[int, Transition]):
-    """The transitions of one state, by token id; computed on first use.
+    """The transitions of one state, by token id, and its Traits; computed on first use.
 
     The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
@@ -86,13 +98,7 @@ class Row(dict[int, Transition]):
         self.state: State = state
         self.is_kept: bool = table.is_bounded(state)
         """Whether the row is stored: there are few states like this one."""
-        self.holds: bool = table.holds(state)
-        """Whether bytes or text are held."""
-        self.waits: bool = self.holds or table.owes(state)
-        """Whether earlier tokens may still give text, such as a space before another token."""
-        self.is_fresh: bool = not self.holds or table.is_cut(state)
-        """Whether all that waits is of the last token, if that token had text. Of what is held,
-        that is true if it is only the beginning of a character."""
+        self.holds, self.waits, self.is_fresh = table.traits(state)
 
     __eq__ = object.__eq__  # a row is compared as an object, not as a dict
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -252,16 +258,8 @@ class Table(ABC):
         """Return the text of what is held, and the state in which the stream continues."""
 
     @abstractmethod
-    def holds(self, state: State) -> bool:
-        """Whether anything is held in ``state``."""
-
-    @abstractmethod
-    def is_cut(self, state: State) -> bool:
-        """Whether only the beginning of a character is held in ``state``, which holds."""
-
-    @abstractmethod
-    def owes(self, state: State) -> bool:
-        """Whether earlier tokens may still give text that is not held."""
+    def traits(self, state: State) -> Traits:
+        """Return what a stream must know of ``state``."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:
@@ -272,9 +270,29 @@ class Table(ABC):
         return state
 
     @abstractmethod
+    def checked(self, state: Any) -> State:
+        """Return ``state``, which came from outside; ValueError and others if it is none."""
+
+    # --- JSON
+
     def dump(self, state: State) -> Any:
         """Return ``state`` as JSON; None for idle."""
+        return None if state == self.idle else as_json(state)
 
-    @abstractmethod
     def load(self, data: Any) -> State:
         """Return the state of ``dump``'s ``data``; ValueError and others if malformed."""
+        return self.checked(self.idle if data is None else from_json(data))
+
+
+def as_json(state: State) -> Any:
+    """Return a state: bytes as a dict, a tuple as a list, and all else as it is."""
+    if isinstance(state, tuple):
+        return [as_json(each) for each in state]
+    return {"hex": state.hex()} if isinstance(state, bytes) else state
+
+
+def from_json(data: Any) -> State:
+    """Return the state of which ``as_json`` made ``data``."""
+    if isinstance(data, list):
+        return tuple(from_json(each) for each in data)
+    return bytes.fromhex(data["hex"]) if isinstance(data, dict) else data

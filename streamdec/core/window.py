@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers, replacers_of
-from streamdec.core.table import Table
+from streamdec.core.table import Table, Traits
 from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError, TokenizerLibraryError
@@ -234,14 +234,9 @@ class WindowTable(Table):
 
     # --- what may be asked of a state
 
-    def holds(self, state: WindowState) -> bool:
-        return bool(state.pending) or any(state.tails)
-
-    def is_cut(self, state: WindowState) -> bool:
-        return True  # a stream may be clean in any state, because the state knows its age
-
-    def owes(self, state: WindowState) -> bool:
-        return True  # ``decode`` does not tell
+    def traits(self, state: WindowState) -> Traits:
+        # ``decode`` does not tell what is owed, but the state knows its age.
+        return Traits(bool(state.pending) or any(state.tails), waits=True, is_fresh=True)
 
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
@@ -250,24 +245,17 @@ class WindowTable(Table):
         except Exception:  # noqa: BLE001 (what ``decode`` raises)
             return b""
 
-    # --- JSON
-
-    def dump(self, state: WindowState) -> dict[str, Any]:
-        lists = {"context": state.context, "pending": state.pending, "tails": state.tails}
-        age = {"age": state.age} if state.age else {}
-        return {**{name: [*each] for name, each in lists.items()}, "given": state.given, **age}
-
-    def load(self, data: Any) -> WindowState:
-        context, pending, given, tails, age = WindowState(**data)
-        state = WindowState(tuple(context), tuple(pending), given, tuple(tails), age)
-        ids = state.ids
-        are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
-        if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
-            raise ValueError("expected a window of ids and the text given")
+    def checked(self, state: Any) -> WindowState:
+        state = WindowState(*state)
+        ids, given = state.ids, state.given
+        are_ids = type(ids) is tuple and all(
+            type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids
+        )
+        is_age = type(state.age) is int and state.age >= 0
+        if not (are_ids and is_age and len(ids) <= MAX_WINDOW):
+            raise ValueError("expected a window of ids, and its age")
         if not self.replacers.is_tails(state.tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
-        if type(age) is not int or age < 0:
-            raise ValueError(f"age must be a number of tokens, not {age!r:.40}")
         text = self._text(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before

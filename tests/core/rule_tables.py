@@ -11,6 +11,7 @@ from streamdec.core import utf8
 from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.base import State, TokenRule
 from streamdec.core.rules.compile import compile_rule
+from streamdec.core.table import as_json, from_json
 from streamdec.protocols import DecodingRule, TextRules
 
 T = TypeVar("T")
@@ -81,7 +82,9 @@ class Table:
 
 
 def through_json(machine: TokenRule, state: State) -> State:
-    return machine.load(json.loads(json.dumps(machine.dump(state))))
+    found = from_json(json.loads(json.dumps(as_json(state))))
+    assert machine.fits(found)
+    return found
 
 
 class Touched(list[T]):

@@ -3,16 +3,29 @@ r"""Token ids in, bytes out: what each token contributes in its place.
 A :class:`TokenRule` has each token's *element*, which is made of its piece on first use, and a
 small state. Which state is needed depends on how the tokenizer's library joins tokens:
 
-decoder of the library class what is remembered between two tokens RawBytes, ByteLevel, FixedBytes
-nothing Concatenation, ByteFallback (eager) Joined, Metaspace, WordPiece FirstThenLater whether any
-token came BPESuffix WordSuffix what the last token gives if another one follows CTC Collapse the
-last token, and whether any text came ByteFallback (exact) ExactRuns the open run of byte tokens
-ByteFallback with Metaspace RunsThenSpaces the run, and whether any token came strip_left
-LeadingStrip how many characters may still be removed
+===========================  ==============  ===================================================
+decoder of the library       class           what is remembered between two tokens
+===========================  ==============  ===================================================
+RawBytes, ByteLevel,         FixedBytes      nothing
+Concatenation,
+ByteFallback (eager)
+Joined, Metaspace,           FirstThenLater  whether any token came
+WordPiece
+BPESuffix                    WordSuffix      what the last token gives if another one follows
+CTC                          Collapse        the last token, and whether any text came
+ByteFallback (exact)         ExactRuns       the open run of byte tokens
+ByteFallback with Metaspace  RunsThenSpaces  the run, and whether any token came
+strip_left                   LeadingStrip    how many characters may still be removed
+===========================  ==============  ===================================================
 
 An example, for Metaspace ("\u2581" spells a space, and the first piece loses its spaces):
 
-state token bytes next state False "\u2581Hi" "Hi" True True "\u2581there" " there" True
+=====  =============  ========  ==========
+state  token          bytes     next state
+=====  =============  ========  ==========
+False  "\u2581Hi"     "Hi"      True
+True   "\u2581there"  " there"  True
+=====  =============  ========  ==========
 
 The rules were read off the ``tokenizers`` library (0.22 and 0.23), whose ``decode`` is the oracle
 of the tests. A state is an immutable, hashable value.
@@ -109,17 +122,13 @@ class TokenRule(ABC):
         """Return the bytes received and not yet output, if they are known."""
         return b""
 
-    def withholds(self, state: State) -> bool:
-        """Whether ``held`` would give anything, without the cost of giving it."""
-        return False
-
-    def is_bounded(self, state: State) -> bool:
-        """Whether a row is kept for ``state``, which can be hashed and is one of few."""
-        return not self.withholds(state)
-
     def waiting(self, state: State) -> int:
         """Return how many of the last tokens with bytes still have bytes to output."""
-        return 0
+        return len(self.held(state))
+
+    def fits(self, state: State) -> bool:
+        """Whether ``state``, which came from outside, can be a state of this rule."""
+        return state is None
 
     # --- what may be asked of an element
 
@@ -127,9 +136,9 @@ class TokenRule(ABC):
         """Return how many of the last bytes of ``advance`` are not of waiting tokens."""
         return len(data)
 
-    @abstractmethod
     def inside(self, element: Element) -> bytes:
         """Return the bytes of a token that has other tokens before and after it."""
+        return self.advance(self.idle, element)[0]
 
     def synchronises(self, element: Element) -> bool:
         """Whether the state after ``element`` does not depend on what came before it."""
@@ -168,22 +177,6 @@ class TokenRule(ABC):
                 element = self.replacement if show_unknown else None
             if element is not None:
                 yield element
-
-    # --- JSON
-
-    def dump(self, state: State) -> Any:
-        """Return ``state`` as JSON."""
-        return [*state] if isinstance(state, tuple) else state
-
-    def load(self, data: Any) -> State:
-        """Return the state of ``dump``'s result. Raises ValueError for other data."""
-        expect(data is None, "null", data)
-
-
-def expect(condition: bool, expected: str, data: object) -> None:
-    """Raise ValueError unless ``condition`` holds of ``data``, a state from outside."""
-    if not condition:
-        raise ValueError(f"expected {expected}, got {data!r:.80}")
 
 
 # --- tokens whose bytes do not depend on their neighbours -----------------------------------------
@@ -224,9 +217,6 @@ class FixedBytes(TokenRule):
 
     def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
         return element, state
-
-    def inside(self, element: bytes) -> bytes:
-        return element
 
     def prime(
         self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
