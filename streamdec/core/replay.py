@@ -175,12 +175,14 @@ class _Replaying:
         ``alone`` is the text that would have come without this token, if it matters.
         """
         waiting, carried = self._waiting, len(data) - own
-        if not carried and not self._tail and not self._table.replacers.rules and data.isascii():
+        is_known = self._rule.has_spans or not waiting
+        is_own = is_known and not (carried or self._tail or self._table.replacers.rules)
+        if is_own and data.isascii():
             own_token = (index,)  # as for most tokens
             cells = [Cell(letter, own_token, decided) for letter in data.decode()]
             self._cells += cells if alone is None else _late(alone, cells)
             return
-        if not self._rule.has_spans and waiting:  # whose bytes they are is not known
+        if not is_known:
             owners = [waiting[0]] * len(data)
         else:
             part = -(-carried // max(len(waiting), 1))
