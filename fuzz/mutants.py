@@ -43,13 +43,13 @@ def _core(law: str, module: str, old: str, new: str, tests: Sequence[str] = LAWS
 MUTANTS = (
     _core(
         "0: a snapshot forgets the ids since the clean point",
-        "restoring",
+        "snapshots",
         '"since": [*decoder._since],',
         '"since": [],',
     ),
     _core(
         "0: a snapshot forgets that stops are off",
-        "restoring",
+        "snapshots",
         "place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]",
         "place = [decoder._table.dump(row.state), 0, state.section, [*context]]",
         STOP_LAWS,

@@ -17,7 +17,6 @@ from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceD
 from streamdec import Sequence as TokenSequence
 from streamdec.core import snapshots
 from streamdec.core.counting import MOST_COUNTED
-from streamdec.core.restoring import MOST_ENTRIES
 from streamdec.errors import RewriteError, SnapshotError
 from streamdec.protocols import (
     CTC,
@@ -317,7 +316,7 @@ WRONG: dict[str, list[Any]] = {
     ],
     "since": [
         *([True], ["2"], [2.0], [2**32], [[2]], 2, None, [1 - MOST_COUNTED], [-MOST_COUNTED]),
-        *({"2": 1}, [2] * (MOST_ENTRIES + 1)),
+        *({"2": 1}, [2] * (snapshots.MOST_ENTRIES + 1)),
     ],
     "offsets": [[0], [1, 0], [0, 4], [-3, 0], [0.0, 1], None],
     "start": [3, [0], [None, 1, 0, []], [None, 0, 0, ["a"]], [[None, {"hex": "zz"}], 0, 0, []]],
