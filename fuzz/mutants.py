@@ -364,8 +364,8 @@ MUTANTS = (
     _core(
         "18: a release loses the unfinished character",
         "byte_table",
-        "text = self.replacers.flush(tails, self._final(pending + data))",
-        "text = self.replacers.flush(tails, self._final(data))",
+        "text = self.replacers.flush(tails, self.final(pending + data))",
+        "text = self.replacers.flush(tails, self.final(data))",
         SECTION_LAWS,
     ),
     _core(

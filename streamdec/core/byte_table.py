@@ -14,9 +14,8 @@ from typing import Any, SupportsIndex
 from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
-from streamdec.core.rules.base import Element, TokenRule
+from streamdec.core.rules.base import UNKNOWN, Element, TokenRule
 from streamdec.core.table import State, Table, Traits
-from streamdec.core.token_ids import UnknownTokenError
 
 
 class ByteTable(Table):
@@ -34,20 +33,13 @@ class ByteTable(Table):
 
     # --- one token
 
-    def step(self, state: State, token_id: int) -> tuple[str, State]:
-        return self._step(state, self.rule.elements[token_id])
-
-    def step_unknown(self, state: State) -> tuple[str, State]:
-        return self._step(state, self._unknown)
-
     def element(self, token_id: int) -> Element:
         """Return what ``token_id``, which may be unknown, contributes; None if skipped."""
-        try:
-            return self.rule.elements[token_id]
-        except UnknownTokenError:
-            return self._unknown
+        element = self.rule.elements[token_id]
+        return self._unknown if element is UNKNOWN else element
 
-    def _step(self, state: State, element: Element) -> tuple[str, State]:
+    def step(self, state: State, token_id: int) -> tuple[str, State]:
+        element = self.element(token_id)
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
@@ -65,11 +57,7 @@ class ByteTable(Table):
         return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
-        try:
-            self.rule.elements[token_id]
-        except UnknownTokenError:
-            return False
-        return True
+        return self.rule.elements[token_id] is not UNKNOWN
 
     def is_bounded(self, state: State) -> bool:
         return not self.rule.held(state[0])  # there are too many open runs
@@ -78,15 +66,16 @@ class ByteTable(Table):
 
     def flush(self, state: State) -> str:
         rule_state, pending, tails = state
-        return self.replacers.flush(tails, self._final(pending + self.rule.flush(rule_state)))
+        return self.replacers.flush(tails, self.final(pending + self.rule.flush(rule_state)))
 
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state
         data, rule_state = self.rule.release(rule_state)
-        text = self.replacers.flush(tails, self._final(pending + data))
+        text = self.replacers.flush(tails, self.final(pending + data))
         return text, (rule_state, b"", self.replacers.start)
 
-    def _final(self, data: bytes) -> str:
+    def final(self, data: bytes) -> str:
+        """Return the text of ``data`` at the end of a text, before replacements."""
         text, rest = utf8.decode(data, self.rule.errors)
         return text + utf8.flush(rest, self.rule.errors)
 

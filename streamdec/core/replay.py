@@ -52,7 +52,6 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.counting import sizes_in
 from streamdec.core.replacers import held_length
 from streamdec.core.table import State, Table
-from streamdec.core.token_ids import UnknownTokenError
 from streamdec.core.window import WindowState
 from streamdec.errors import RewriteError
 
@@ -153,8 +152,9 @@ class _Replaying:
         """The text if nothing followed; None if bytes can be told apart."""
         if self._rule.has_spans:
             return None
-        data = bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
-        return "".join(text for _, text in utf8.code_points(data, self._rule.errors, final=True))
+        return self._table.final(
+            bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
+        )
 
     def _wait(self) -> None:
         while len(self._waiting) > self._rule.waiting(self._state):
@@ -252,7 +252,7 @@ def _replay_window(
             place, alone = len(cells), ""
             with suppress(RewriteError):
                 alone = table.flush(state)
-            text, state = step_any(table, state, entry)
+            text, state = table.step(state, entry)
             give(text, age, index)
             cells[place:] = _late(alone, cells[place:])
             index += 1
@@ -266,14 +266,6 @@ def _late(alone: str, cells: list[Cell]) -> list[Cell]:
     """Note which of ``cells`` the earlier tokens would not have given ``alone``."""
     size = len(commonprefix([alone, text_of(cells)]))  # noqa: RUF071 (letters, not paths)
     return [*cells[:size], *(cell._replace(late=cell.decided) for cell in cells[size:])]
-
-
-def step_any(table: Table, state: State, token_id: int) -> tuple[str, State]:
-    """Do ``table.step``, also for an unknown id."""
-    try:
-        return table.step(state, token_id)
-    except UnknownTokenError:
-        return table.step_unknown(state)
 
 
 def text_of(cells: Iterable[Cell]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +16,7 @@ from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.replacers import replacers_of
 from streamdec.core.rules.compile import compile_rule
 from streamdec.core.table import Table
-from streamdec.core.token_ids import ByObject, UnknownTokenError, log_once
+from streamdec.core.token_ids import ByObject, log_once
 from streamdec.core.window import WindowTable, full_decode
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
@@ -84,9 +83,8 @@ def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> in
 def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     state, texts = table.prime(()), []
     for token_id in token_ids:
-        with suppress(UnknownTokenError):
-            text, state = table.step(state, token_id)
-            texts.append(text)
+        text, state = table.step(state, token_id)
+        texts.append(text)
     return "".join(texts) + table.flush(state)
 
 

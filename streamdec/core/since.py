@@ -38,7 +38,6 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     markers = list[int]()
     effect = nothing = _effect(stops, markers)
     kept: list[int | None] = []
-    rows = [row]
     places = {(_place(row), effect): 0}
     """Where the stream was since the last text: the number of entries up to there."""
     for entry in since:
@@ -52,7 +51,6 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
                 markers.append(entry)
                 effect = _effect(stops, markers)
         kept.append(entry)
-        rows.append(row)  # alive, so that each has its own id
         if text or entry is RELEASE:
             markers, effect = [], nothing
             places = {(_place(row), effect): len(kept)}
@@ -71,10 +69,8 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
 
 
 def _place(row: Row) -> Any:
-    """Return what is equal for equal states. Open runs must not be compared."""
-    if row.table.route == "window":
-        return row.state[:-1]  # not its age
-    return row.state if row.is_kept else id(row)
+    """Return the state without its age, which only a windowed one has."""
+    return row.state[:-1] if row.table.route == "window" else row.state
 
 
 def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:

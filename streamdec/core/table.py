@@ -55,7 +55,7 @@ from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
 from streamdec.core.decode_options import Options, Route
 from streamdec.core.masks import MOVES, NAMED, UNKNOWN, mask_of
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.locks import Lock, cached_property
 
 MAX_TRANSITIONS = 65_536
@@ -170,10 +170,8 @@ class Table(ABC):
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
         marks, is_stored = 0, row.is_kept
-        try:
-            text, after = self.step(row.state, token_id)
-        except UnknownTokenError:
-            text, after = self.step_unknown(row.state)
+        text, after = self.step(row.state, token_id)
+        if not self.knows(token_id):
             marks = MOVES | UNKNOWN | (NAMED if self.options.unknown_ids == "error" else 0)
             self._num_unknown += 1
             is_stored = is_stored and self._num_unknown <= MAX_UNKNOWN
@@ -229,13 +227,8 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises UnknownTokenError; on the windowed route also RewriteError and what ``decode``
-        raises.
+        On the windowed route it raises RewriteError and what ``decode`` raises.
         """
-
-    @abstractmethod
-    def step_unknown(self, state: State) -> tuple[str, State]:
-        """Return the same for an id that the tokenizer does not have."""
 
     @abstractmethod
     def knows(self, token_id: int) -> bool:

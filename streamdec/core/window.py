@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, SupportsIndex
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers, replacers_of
 from streamdec.core.table import Table, Traits
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError, TokenizerLibraryError
 from streamdec.hooks import suppressed
@@ -95,7 +95,7 @@ class WindowTable(Table):
 
     def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
         if not self.knows(token_id):
-            raise UnknownTokenError(token_id)
+            return "", self.later(state, 1)
         text, after = self._step(state, token_id)
         text, tails = self.replacers.step(state.tails, text)
         is_out = text and not (after.pending or any(tails))
@@ -113,9 +113,6 @@ class WindowTable(Table):
             text = self._decode(context)
             return new, self._bounded(WindowState(context, (), text, state.tails), text)
         return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
-
-    def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
-        return "", self.later(state, 1)
 
     def knows(self, token_id: int) -> bool:
         return self._piece is None or self._piece(token_id) is not None

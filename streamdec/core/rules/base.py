@@ -37,10 +37,10 @@ import weakref
 from abc import ABC, abstractmethod
 from codecs import charmap_encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 from streamdec.core import utf8
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.protocols import TableDecoder
 
 State = Any
@@ -51,12 +51,14 @@ Prepare = Callable[[Any], Element]
 """Turns a piece into its element."""
 
 REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
+UNKNOWN: Final = object()
+"""The element of an id that the tokenizer does not have."""
 
 
 class Elements(dict[int, Element]):
     """The element of each token id, made on first use; None for a skipped token.
 
-    An unknown id raises UnknownTokenError and is not stored: there are four billion of them.
+    UNKNOWN is not stored: there are four billion such ids.
     """
 
     __slots__ = ("_decoder", "_prepare", "_skip")
@@ -75,7 +77,7 @@ class Elements(dict[int, Element]):
         assert decoder is not None, "a stream outlived its tokenizer"
         piece = decoder.piece(token_id)
         if piece is None:
-            raise UnknownTokenError(token_id)
+            return UNKNOWN
         skipped = self._skip and decoder.is_skipped(token_id)
         element = self[token_id] = None if skipped else self._prepare(piece)
         return element
@@ -171,11 +173,10 @@ class TokenRule(ABC):
             # Looked up as it is first: a long prompt of skipped tokens is read to its end.
             if type(token_id) is not int or token_id < 0 or token_id > MAX_TOKEN_ID:
                 token_id = check_token_id(token_id, what="prompt token")
-            try:
-                element = self.elements[token_id]
-            except UnknownTokenError:
-                element = self.replacement if show_unknown else None
-            if element is not None:
+            element = self.elements[token_id]
+            if element is UNKNOWN and show_unknown:
+                element = self.replacement
+            if element is not None and element is not UNKNOWN:
                 yield element
 
 
