@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
-from streamdec.core.rules.base import UNKNOWN, Element, TokenRule
+from streamdec.core.rules.base import Element, TokenRule
 from streamdec.core.table import State, Table, Traits
 
 
@@ -27,16 +27,13 @@ class ByteTable(Table):
         self.rule: TokenRule = rule
         self.replacers: Replacers = replacers
         self.has_spans: bool = rule.has_spans and not replacers.rules
-        self._shows_unknown = options.unknown_ids == "replace"
-        self._unknown: Element = rule.replacement if self._shows_unknown else None
         super().__init__(options, (rule.idle, b"", replacers.start))
 
     # --- one token
 
     def element(self, token_id: int) -> Element:
-        """Return what ``token_id``, which may be unknown, contributes; None if skipped."""
-        element = self.rule.elements[token_id]
-        return self._unknown if element is UNKNOWN else element
+        """Return what ``token_id`` contributes; None if nothing."""
+        return self.rule.elements[token_id]
 
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         element = self.element(token_id)
@@ -57,7 +54,7 @@ class ByteTable(Table):
         return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
-        return self.rule.elements[token_id] is not UNKNOWN
+        return self.rule.elements.knows(token_id)
 
     def is_bounded(self, state: State) -> bool:
         return not self.rule.held(state[0])  # there are too many open runs
@@ -80,17 +77,17 @@ class ByteTable(Table):
         return text + utf8.flush(rest, self.rule.errors)
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
-        rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=self._shows_unknown)
+        rule_state, pending = self.rule.prime(prompt_token_ids)
         tails = self.replacers.start
         return rule_state, pending, self._prime_tails(prompt_token_ids) if tails else tails
 
     def _prime_tails(self, token_ids: Sequence[SupportsIndex]) -> tuple[str, ...]:
         """Return the tails after a prompt, and look back as far as they need."""
-        rule, show_unknown, size = self.rule, self._shows_unknown, 8
+        rule, size = self.rule, 8
         while True:
             start = max(len(token_ids) - size, 0)
-            state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
-            for element in rule.contributions(token_ids[start:], show_unknown):
+            state, data = rule.prime(token_ids[:start])
+            for element in rule.contributions(token_ids[start:]):
                 more, state = rule.advance(state, element)
                 data += more
             if rule.settle(state)[0]:  # an open run of complete characters: all text is decided

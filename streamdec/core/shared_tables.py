@@ -59,11 +59,10 @@ class _Compiled:
 
 
 def _byte_table(decoder: TableDecoder, options: Options) -> ByteTable:
-    skip, byte_fallback = options.skip_special_tokens, options.byte_fallback
-    rule = compile_rule(decoder, skip_special_tokens=skip, byte_fallback=byte_fallback)
-    assert rule is not None
-    assert decoder.rules is not None
-    return ByteTable(rule, options, replacers_of(decoder.rules.replaces, options))
+    rules = decoder.rules
+    assert rules is not None
+    rule = compile_rule(decoder, rules, options)
+    return ByteTable(rule, options, replacers_of(rules.replaces, options))
 
 
 def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> int | None:

@@ -37,9 +37,10 @@ import weakref
 from abc import ABC, abstractmethod
 from codecs import charmap_encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, SupportsIndex
+from typing import Any, SupportsIndex
 
 from streamdec.core import utf8
+from streamdec.core.decode_options import Options
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.protocols import TableDecoder
 
@@ -51,33 +52,40 @@ Prepare = Callable[[Any], Element]
 """Turns a piece into its element."""
 
 REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
-UNKNOWN: Final = object()
-"""The element of an id that the tokenizer does not have."""
 
 
 class Elements(dict[int, Element]):
-    """The element of each token id, made on first use; None for a skipped token.
+    """The element of each token id, made on first use; None for a token without bytes.
 
-    UNKNOWN is not stored: there are four billion such ids.
+    That of unknown ids is not stored: there are four billion of them.
     """
 
-    __slots__ = ("_decoder", "_prepare", "_skip")
+    __slots__ = ("_decoder", "_prepare", "_skip", "_unknown")
 
-    def __init__(self, decoder: TableDecoder, prepare: Prepare, skip: bool) -> None:
+    def __init__(self, decoder: TableDecoder, rule: TokenRule, options: Options) -> None:
         # Weak, because tables live as long as their tokenizer; a stream holds the tokenizer.
         try:
             self._decoder: Callable[[], TableDecoder | None] = weakref.ref(decoder)
         except TypeError:  # no weak references to it: then it lives as long as its table
             self._decoder = lambda: decoder
-        self._prepare = prepare
-        self._skip = skip
+        self._prepare = rule.prepare
+        self._skip = options.skip_special_tokens
+        self._unknown = rule.replacement if options.unknown_ids == "replace" else None
 
-    def __missing__(self, token_id: int) -> Element:
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``."""
+        return token_id in self or self._living().piece(token_id) is not None
+
+    def _living(self) -> TableDecoder:
         decoder = self._decoder()
         assert decoder is not None, "a stream outlived its tokenizer"
+        return decoder
+
+    def __missing__(self, token_id: int) -> Element:
+        decoder = self._living()
         piece = decoder.piece(token_id)
         if piece is None:
-            return UNKNOWN
+            return self._unknown
         skipped = self._skip and decoder.is_skipped(token_id)
         element = self[token_id] = None if skipped else self._prepare(piece)
         return element
@@ -86,8 +94,8 @@ class Elements(dict[int, Element]):
 class TokenRule(ABC):
     """What each token contributes, given the state that the tokens before it left."""
 
-    elements: dict[int, Element]
-    """The element of each token id, None for a skipped one; ``compile_rule`` sets it."""
+    elements: Elements
+    """What each token contributes; ``compile_rule`` sets it."""
     errors = utf8.PER_PART
     """How invalid bytes become U+FFFD: utf8.PER_PART or utf8.PER_BYTE."""
     start: State = None
@@ -148,15 +156,13 @@ class TokenRule(ABC):
 
     # --- a prompt
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Return the state after a prompt and the unfinished character that it ends in.
 
         Looks back only to the last token that settles the state.
         """
         elements: list[Element] = []
-        for element in self.contributions(reversed(token_ids), show_unknown):
+        for element in self.contributions(reversed(token_ids)):
             elements.append(element)
             if self.synchronises(element):
                 break
@@ -165,18 +171,14 @@ class TokenRule(ABC):
             _, state = self.advance(state, element)
         return self.settle(state)[1], b""
 
-    def contributions(
-        self, token_ids: Iterable[SupportsIndex], show_unknown: bool
-    ) -> Iterator[Element]:
+    def contributions(self, token_ids: Iterable[SupportsIndex]) -> Iterator[Element]:
         """Yield the elements of those tokens that contribute one."""
         for token_id in token_ids:
             # Looked up as it is first: a long prompt of skipped tokens is read to its end.
             if type(token_id) is not int or token_id < 0 or token_id > MAX_TOKEN_ID:
                 token_id = check_token_id(token_id, what="prompt token")
             element = self.elements[token_id]
-            if element is UNKNOWN and show_unknown:
-                element = self.replacement
-            if element is not None and element is not UNKNOWN:
+            if element is not None:
                 yield element
 
 
@@ -219,12 +221,10 @@ class FixedBytes(TokenRule):
     def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
         return element, state
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Look at the last three bytes, which decide an unfinished character."""
         tail = b""
-        for element in self.contributions(reversed(token_ids), show_unknown):
+        for element in self.contributions(reversed(token_ids)):
             tail = element + tail
             if len(tail) >= 3:
                 break

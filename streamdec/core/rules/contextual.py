@@ -225,14 +225,12 @@ class LeadingStrip(TokenRule):
                 return is_count and (begun == b"" or is_begun) and self._inner.fits(inner)
         return False
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Read the front of a prompt for what may still be removed, and its end."""
         state = self.start
-        for element in self.contributions(token_ids, show_unknown):
+        for element in self.contributions(token_ids):
             _, state = self.advance(state, element)
             if state[1] == 0:
-                inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
+                inner, tail = self._inner.prime(token_ids)
                 return (inner, 0, b""), tail
         return self.settle(state)[1], b""
