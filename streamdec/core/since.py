@@ -89,21 +89,14 @@ def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
 
 def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
     """Return the entries of the first ``size`` tokens, and those after them."""
-    before: list[int | None] = []
-    after: list[int | None] = []
-    for entry in since:
-        if entry is RELEASE:
-            (before if size >= 0 and not after else after).append(entry)
-            continue
-        count = 1 if entry >= 0 else -entry
-        taken = min(max(size, 0), count)
+    for place, entry in enumerate(since):
+        count = num_tokens([entry])
+        if count > size:
+            is_cut = size > 0  # inside a number of tokens
+            before, after = ([-size], [size - count]) if is_cut else ([], [entry])
+            return [*since[:place], *before], [*after, *since[place + 1 :]]
         size -= count
-        if entry >= 0:
-            (before if taken else after).append(entry)
-        else:
-            before += [-taken] if taken else []
-            after += [taken - count] if count > taken else []
-    return before, after
+    return [*since], []
 
 
 def silenced(since: Since) -> list[int | None]:

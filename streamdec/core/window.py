@@ -125,13 +125,10 @@ class WindowTable(Table):
 
     # --- the window
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return self._decode(ids) if ids else ""
-
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
         """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
         for start in range(max(len(ids) - size, 0), 0, -1):
-            end = self._text(ids[start:])
+            end = self._decode(ids[start:])
             if end and text.endswith(end) and not end.startswith(REPLACEMENT):
                 return ids[start:]
         return ids
@@ -193,9 +190,9 @@ class WindowTable(Table):
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         context, tails = self._context_after(ids), self.replacers.start
         if tails:
-            text = self._text(ids[-HALF:])
+            text = self._decode(ids[-HALF:])
             tails = self.replacers.resynchronise(text) or self.replacers.step(tails, text)[1]
-        return WindowState(context, (), _without_held(self._text(context)), tails)
+        return WindowState(context, (), _without_held(self._decode(context)), tails)
 
     def _context_after(self, prompt: Sequence[int]) -> tuple[int, ...]:
         """Return the context after a prompt. Looks back until there is text."""
@@ -220,10 +217,10 @@ class WindowTable(Table):
         return (*once, *kept)[-HALF:]
 
     def flush(self, state: WindowState) -> str:
-        return self.replacers.flush(state.tails, _appended(state.given, self._text(state.ids)))
+        return self.replacers.flush(state.tails, _appended(state.given, self._decode(state.ids)))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
-        text, start = self._text(state.ids), self.replacers.start
+        text, start = self._decode(state.ids), self.replacers.start
         new = self.replacers.flush(state.tails, _appended(state.given, text))
         if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
             return new, WindowState((), (), "", start)
@@ -253,7 +250,7 @@ class WindowTable(Table):
             raise ValueError("expected a window of ids, and its age")
         if not self.replacers.is_tails(state.tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
-        text = self._text(ids)
+        text = self._decode(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
@@ -296,6 +293,8 @@ def full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequen
         options["clean_up_tokenization_spaces"] = False
 
     def decode(token_ids: Sequence[int]) -> str:
+        if not token_ids:
+            return ""
         try:
             with suppressed:  # hooks get one event for a stream, not for each window
                 text = decoder.decode(list(token_ids), **options)

@@ -87,18 +87,10 @@ class StopPattern(NamedTuple):
 
 def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
     """Return ``read_pattern`` of each source. Together they are limited in size."""
-    size = sum(map(len, sources))
-    if size > MAX_SOURCE:
-        raise ValueError(
-            f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
-            "are allowed. Use fewer or shorter ones"
-        )
+    _check("code points", sum(map(len, sources)), MAX_SOURCE, "shorter ones")
     ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
-    if ranges > MAX_RANGES:
-        raise ValueError(
-            f"stop_regex: the patterns have {ranges} ranges that end beyond ASCII, such as [а-я]; "
-            f"at most {MAX_RANGES} are allowed. Use fewer or wider ones, or a class such as \\w"
-        )
+    told = "wider ones, or a class such as \\w"
+    _check("ranges that end beyond ASCII, such as [а-я]", ranges, MAX_RANGES, told)
     patterns: list[StopPattern] = []
     parts = ages = 0
     for source in sources:
@@ -106,22 +98,23 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
         nodes = len(patterns[-1].automaton.nodes)
         parts += nodes
         ages += nodes * patterns[-1].longest
-        if parts > MAX_PARTS:
-            raise ValueError(
-                f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
-                "repetitions counted: use fewer or smaller ones"
-            )
+        _check("parts, repetitions counted", parts, MAX_PARTS, "smaller ones")
         _check_ages(ages)
     return tuple(patterns)
 
 
-def _check_ages(ages: int) -> None:
-    """Raise ValueError if ``ages`` are more bits than a stream may keep."""
-    if ages > MAX_AGES:
+def _check(what: str, size: int, most: int, told: str) -> None:
+    """Raise ValueError if the patterns of a stream are too large together."""
+    if size > most:
         raise ValueError(
-            f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
-            f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
+            f"stop_regex: the patterns have {size:,} {what} together; at most {most:,} are "
+            f"allowed. Use fewer patterns, or {told}"
         )
+
+
+def _check_ages(ages: int) -> None:
+    what = "parts times code points of the longest match"
+    _check(what, ages, MAX_AGES, "a smaller max_match_length")
 
 
 @lru_cache(maxsize=16)
