@@ -90,14 +90,12 @@ class Row(dict[int, Transition]):
     The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_fresh", "is_kept", "state", "table", "waits")
+    __slots__ = ("holds", "is_fresh", "state", "table", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
         self.table: Table = table
         self.state: State = state
-        self.is_kept: bool = table.is_bounded(state)
-        """Whether the row is stored: there are few states like this one."""
         self.holds, self.waits, self.is_fresh = table.traits(state)
 
     __eq__ = object.__eq__  # a row is compared as an object, not as a dict
@@ -166,10 +164,10 @@ class Table(ABC):
         return row
 
     def learn(self, row: Row, token_id: int) -> Transition:
-        """Compute what ``token_id`` does in ``row``, and store it if the row is kept."""
+        """Compute what ``token_id`` does in ``row``, and store it if there are few such rows."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
-        marks, is_stored = 0, row.is_kept
+        marks, is_stored = 0, self.is_bounded(row.state)
         text, after = self.step(row.state, token_id)
         if not self.knows(token_id):
             marks = MOVES | UNKNOWN | (NAMED if self.options.unknown_ids == "error" else 0)
