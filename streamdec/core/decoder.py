@@ -189,7 +189,7 @@ class TokenDecoder:
         """Return what the stream remembers, with these entries since the clean point."""
         clean, since = self._clean_point(), self._since if since is None else since
         base = tokens_in(clean.counted) + self._limit
-        return Past(self._table, self._stops, clean, since, base)
+        return Past(self._stops, clean, since, base)
 
     def _num_output(self, past: Past) -> int:
         """How many code points after the clean point were output."""

@@ -237,7 +237,7 @@ def visible_ending(
     whole = past._replace(since=[*past.since, token_id])
     alone, found = past.replay(index).cells, whole.replay(index)._replace(waits=index + 1)
     cells, size = found.cells, len(found.cells)
-    if past.table.has_spans:
+    if past.clean.row.table.has_spans:
         place = next((n for n, cell in enumerate(cells) if cell.tokens[-1] == index), size)
         begun = cells
     else:  # what the earlier tokens alone would have given is not the token's own

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -206,18 +207,13 @@ _alike: ByObject[bool] = ByObject()
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
     """Return whether ``given``, by its own ``decode``, decodes as its backend does."""
     known = _alike.get(id(given))
-    return _alike.keep(given, _compared(given, wrapper)) if known is None else known
-
-
-def _compared(given: Any, wrapper: Any) -> bool:
-    if getattr(given, "rules", None) is not None:
-        return False
+    if known is not None:
+        return known
+    is_alike = getattr(given, "rules", None) is None
     sample: list[int] = getattr(wrapper, "sample_ids", list)()
-    try:
-        with suppressed:
-            return all(
-                full_decode(given, skip)(sample) == wrapper.decode(sample, skip_special_tokens=skip)
-                for skip in (True, False)
-            )
-    except Exception:  # noqa: BLE001 (without a decode that takes these, it is the backend's)
-        return True
+    # Without a decode that takes these, it is the backend's.
+    with suppressed, suppress(Exception):
+        for skip in (True, False):
+            text = full_decode(given, skip)(sample)
+            is_alike &= text == wrapper.decode(sample, skip_special_tokens=skip)
+    return _alike.keep(given, is_alike)

@@ -177,7 +177,7 @@ def _moved_by_reading(past: Past) -> Past:
     for base in range(first, max(first - MOST_TRIED, past.base), -1):
         before, after = split(past.since, base - past.base)
         earlier = past._replace(since=before).read()
-        text, row = text_of(earlier.found.cells), past.table.row(earlier.found.state)
+        text, row = text_of(earlier.found.cells), past.clean.row.table.row(earlier.found.state)
         state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
         counted = past.counted + (base - past.base) * TOKEN + size_of(text)
         clean = earlier.clean_point(row, state, counted, base)

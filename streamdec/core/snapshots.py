@@ -328,10 +328,8 @@ def _span_log(data: Any, tokens: int) -> SpanLog:
     taken, rows = data
     numbers([taken], 0, MOST_COUNTED)
     spans = [TokenSpan(*numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
-    if [span.token_index for span in spans] != [*range(taken, taken + len(spans))]:
-        raise ValueError("expected the spans of consecutive tokens")
-    for index, start, end, byte_start, byte_end in spans:
-        if not (start <= end and start <= byte_start <= byte_end <= 4 * end):
+    for index, (token, start, end, byte_start, byte_end) in enumerate(spans, taken):
+        if token != index or not start <= end or not start <= byte_start <= byte_end <= 4 * end:
             raise ValueError(f"token {index} cannot have this span")
     if taken + len(spans) < tokens:
         raise ValueError(f"expected the spans of the first {tokens} tokens")
