@@ -22,6 +22,7 @@ from streamdec.chunks import (
     FinishReason,
     StopMatch,
     StopReason,
+    chunk_of,
     joined,
     of_parts,
 )
@@ -194,10 +195,12 @@ def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
     If a stop is complete in what is held, the finish is that stop. ``decided_by`` is the index of
     the token that counts as deciding what is held.
     """
-    state = stream._state
-    if state.is_settled and not stream._row.waits:
+    stops, state = stream._stops, stream._state
+    if not stream._row.waits and (state.is_settled or stops.labeller is None):
         if state.section:
-            last = of_parts([(stream._stops.names[state.section], "")], last)
+            last = of_parts([(stops.names[state.section], "")], last)
+        elif state.jailed:
+            last = joined(chunk_of(state.jailed), last)
         return Ending(last, code_points_in(stream._count))
     past = stream._past()
     return ending_of(past.read(decided_by), stream._num_output(past), last)
