@@ -226,7 +226,7 @@ numbers = st.one_of(
     st.sampled_from([2**31, 2**32, 2**62, 2**64, -(2**70), 10**40, 1e308, 0.5]),
 )
 texts = st.one_of(
-    st.text(max_size=6), st.sampled_from(["e4", "ff", "broken", "e4bd", "41", "a", " "])
+    st.text(max_size=6), st.sampled_from(["hex", "e4", "ff", "broken", "e4bd", "41", "a", " "])
 )
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, texts),
