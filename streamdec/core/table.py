@@ -85,7 +85,7 @@ class Traits(NamedTuple):
 
 
 class Row(dict[int, Transition]):
-    """The transitions of one state, by token id, and its Traits; computed on first use.
+    """The Traits of a state, and its transitions by token id, made on first use.
 
     The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
@@ -164,7 +164,7 @@ class Table(ABC):
         return row
 
     def learn(self, row: Row, token_id: int) -> Transition:
-        """Compute what ``token_id`` does in ``row``, and store it if there are few such rows."""
+        """Compute what ``token_id`` does in ``row``, and store it if that can be."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
         marks, is_stored = 0, self.is_bounded(row.state)

@@ -48,6 +48,7 @@ YOU = "你".encode()
 EXACT: list[tuple[list[str], list[bytes]]] = [
     (pieces_of(YOU, "a"), [b"", b"", b"", YOU + b"a", b""]),
     (pieces_of(YOU), [b"", b"", b"", YOU]),
+    (pieces_of("😀".encode(), "a"), [b"", b"", b"", b"", "😀a".encode(), b""]),
     (pieces_of(YOU, b"A", "a"), [b"", b"", b"", b"", YOU + b"Aa", b""]),
     (pieces_of(YOU, b"\xff", b"A", "a"), [b"", b"", b"", BAD * 4, BAD, b"a", b""]),
     (pieces_of(b"\xff", "a", YOU, "b"), [BAD, b"a", b"", b"", b"", YOU + b"b", b""]),

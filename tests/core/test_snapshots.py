@@ -342,6 +342,27 @@ def test_a_field_that_cannot_be_right_is_rejected(field: Any, value: object) -> 
     assert refused(resealed(inside_a_character(), {field: value}))
 
 
+NOTHING = {"hex": ""}
+IMPOSSIBLE: dict[str, list[Any]] = {
+    "at rest": [True, {"hex": "41"}],
+    "later token": [None, 1, "a"],
+    "word suffix": [None, ["a", "b"], [" a", "b"], ["", " "], [" ", "", ""], [0, ""]],
+    "repetition": [None, [1, True], ["a", 1]],
+    "exact run": [True, NOTHING, {"hex": "ff"}, {"hex": "c361"}, "whole"],
+    "spaced run": [None, [3, None], [0, {"hex": "e4"}], [1, NOTHING], [1, {"hex": "41"}]],
+    "leading strip": [None, [None, 3, NOTHING], [None, -1, NOTHING], [None, 0, {"hex": "c3"}]],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [(name, each) for name, states in IMPOSSIBLE.items() for each in states]
+)
+def test_a_state_that_a_rule_cannot_have_is_rejected(name: str, state: Any) -> None:
+    kind = KINDS[name]
+    changed = {"clean": [[state, NOTHING, []], 0, 0, []]}
+    assert "has no state" in refused(resealed(kind.stream().snapshot(), changed), kind.tokenizer)
+
+
 def test_entries_that_end_a_running_stream_are_rejected() -> None:
     decoder = StopSequenceDecoder(RAW, StopConditions("a b", stop_token_ids=[7], max_tokens=9))
     decoder.step_batch([1, 0])

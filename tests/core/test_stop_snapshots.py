@@ -159,6 +159,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("ended by a string", {"end": None}, "no stream can have these fields: end"),
     ("ended by a string", {"end": ["stop"]}, "no stream can have these fields: end"),
     ("ended by a string", {"since": [2, 3, 0]}, "the stream has ended"),
+    ("ended by a string", {"since": [2, 3, -1]}, "the stream has ended"),
     ("ended by an id", {"end": "length"}, "no stream can have these fields: end"),
     ("ended by its limit", {"since": [0, 0]}, "the stream has ended"),
 ]

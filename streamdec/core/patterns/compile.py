@@ -307,7 +307,7 @@ def _refused_part(name: str) -> _RefusedError:
 
 
 def _test(part: tuple[Any, Any], flags: int) -> graph.Test:
-    """Return the test whether a letter matches ``part``, which is compiled as ``re`` does it."""
+    """Return the test whether a letter matches ``part``, compiled by ``re``."""
     op, value = part
     members = value if op.name == "IN" else [part]
     ends = (each for _, what in members for each in (what if isinstance(what, tuple) else [what]))

@@ -55,7 +55,7 @@ REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
 
 class Elements(dict[int, Element]):
-    """The element of each token id, made on first use; None for a token without bytes.
+    """The element of each token id, made on first use; None if it has none.
 
     That of unknown ids is not stored: there are four billion of them.
     """
