@@ -115,15 +115,15 @@ MUTANTS = (
     _core(
         "3: the end does not match the text that it releases",
         "examining",
-        "stops.read(state, text, ignore=ignore, release=True)",
-        "stops.read(state, text, ignore=True, release=True)",
+        "return ending_of(past.read(decided_by), ",
+        "return ending_of(past.read(decided_by)._replace(hit=None), ",
         STOP_LAWS,
     ),
     _core(
         "3: what was jailed is lost at the end",
         "examining",
-        "if state.is_settled and not text:",
-        "if not text:",
+        "elif state.jailed:",
+        "elif False:",
         STOP_LAWS,
     ),
     _core(
@@ -148,8 +148,8 @@ MUTANTS = (
     _core(
         "6: one U+FFFD too few for a broken run",
         "rules/byte_fallback",
-        "return REPLACEMENT_BYTES * (length + 1), BROKEN",
-        "return REPLACEMENT_BYTES * length, BROKEN",
+        "return REPLACEMENT_BYTES * (len(run) + 1), BROKEN",
+        "return REPLACEMENT_BYTES * len(run), BROKEN",
     ),
     _core(
         "6: a clean-up forgets what it held",

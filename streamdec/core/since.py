@@ -92,9 +92,9 @@ def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
     for place, entry in enumerate(since):
         count = num_tokens([entry])
         if count > size:
-            is_cut = size > 0  # inside a number of tokens
-            before, after = ([-size], [size - count]) if is_cut else ([], [entry])
-            return [*since[:place], *before], [*after, *since[place + 1 :]]
+            if size == 0:
+                return [*since[:place]], [*since[place:]]
+            return [*since[:place], -size], [size - count, *since[place + 1 :]]
         size -= count
     return [*since], []
 

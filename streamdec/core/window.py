@@ -240,22 +240,22 @@ class WindowTable(Table):
             return b""
 
     def checked(self, state: Any) -> WindowState:
-        state = WindowState(*state)
-        ids, given = state.ids, state.given
+        found = WindowState(*state)
+        ids, given = found.ids, found.given
         are_ids = type(ids) is tuple and all(
             type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids
         )
-        is_age = type(state.age) is int and state.age >= 0
+        is_age = type(found.age) is int and found.age >= 0
         if not (are_ids and is_age and len(ids) <= MAX_WINDOW):
             raise ValueError("expected a window of ids, and its age")
-        if not self.replacers.is_tails(state.tails):
+        if not self.replacers.is_tails(found.tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
         text = self._decode(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
             raise ValueError("the given text is not that of the window")
-        return state
+        return found
 
 
 def _appended(given: str, text: str) -> str:

@@ -315,4 +315,5 @@ def _test(part: tuple[Any, Any], flags: int) -> graph.Test:
         raise _RefusedError("has a lone surrogate, half of a character: write the whole character")
     state = _parser.State()
     state.flags = flags
-    return _compiler.compile(_parser.SubPattern(state, [part])).fullmatch
+    test: graph.Test = _compiler.compile(_parser.SubPattern(state, [part])).fullmatch
+    return test
