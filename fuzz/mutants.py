@@ -43,13 +43,13 @@ def _core(law: str, module: str, old: str, new: str, tests: Sequence[str] = LAWS
 MUTANTS = (
     _core(
         "0: a snapshot forgets the ids since the clean point",
-        "restoring",
+        "snapshots",
         '"since": [*decoder._since],',
         '"since": [],',
     ),
     _core(
         "0: a snapshot forgets that stops are off",
-        "restoring",
+        "snapshots",
         "place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]",
         "place = [decoder._table.dump(row.state), 0, state.section, [*context]]",
         STOP_LAWS,
@@ -115,15 +115,15 @@ MUTANTS = (
     _core(
         "3: the end does not match the text that it releases",
         "examining",
-        "stops.read(state, text, ignore=ignore, release=True)",
-        "stops.read(state, text, ignore=True, release=True)",
+        "return ending_of(past.read(decided_by), ",
+        "return ending_of(past.read(decided_by)._replace(hit=None), ",
         STOP_LAWS,
     ),
     _core(
         "3: what was jailed is lost at the end",
         "examining",
-        "if state.is_settled and not text:",
-        "if not text:",
+        "elif state.jailed:",
+        "elif False:",
         STOP_LAWS,
     ),
     _core(
@@ -148,8 +148,8 @@ MUTANTS = (
     _core(
         "6: one U+FFFD too few for a broken run",
         "rules/byte_fallback",
-        "return REPLACEMENT_BYTES * (length + 1), BROKEN",
-        "return REPLACEMENT_BYTES * length, BROKEN",
+        "return REPLACEMENT_BYTES * (len(run) + 1), BROKEN",
+        "return REPLACEMENT_BYTES * len(run), BROKEN",
     ),
     _core(
         "6: a clean-up forgets what it held",
@@ -364,8 +364,8 @@ MUTANTS = (
     _core(
         "18: a release loses the unfinished character",
         "byte_table",
-        "text = self.replacers.flush(tails, self._final(pending + data))",
-        "text = self.replacers.flush(tails, self._final(data))",
+        "text = self.replacers.flush(tails, self.final(pending + data))",
+        "text = self.replacers.flush(tails, self.final(data))",
         SECTION_LAWS,
     ),
     _core(

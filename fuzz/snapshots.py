@@ -196,7 +196,7 @@ def _unfilled(value: Any) -> Any:
 
 FIELDS = ["num_prompt_tokens", "unknown_tokens", "start", "clean", "care", "counts", "since", "end"]
 FIELDS += ["match", "offsets", "spans", "options", "sections", "conditions", "token_ids", "seen"]
-WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "*", "e4bd", "ff"]
+WORDS = [*TOKENIZERS, *FIELDS, *CONDITIONS.values(), "decode_stream", "*", {"hex": "e4"}]
 TARGET = Target("snapshots", law, seeds, json_edit([*WORDS, "\nUs", [1, 1], [True, "", 0]]), shown)
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def test_an_empty_part_that_is_repeated_costs_nothing(pattern: str) -> None:
 def test_the_parts_of_all_patterns_together() -> None:
     patterns = [f"{letter}{{{MAX_PARTS // 4}}}" for letter in "abcd"]
     StopConditions(stop_regex=patterns[:3])
-    with pytest.raises(ValueError, match=f"more than {MAX_PARTS:,} parts together"):
+    with pytest.raises(ValueError, match=f"repetitions counted together; at most {MAX_PARTS:,}"):
         StopConditions(stop_regex=[*patterns, "(the next ones are not read"])
 
 
@@ -99,9 +99,9 @@ def test_ranges_beyond_ascii(wide: str, flags: str) -> None:
 
 def test_the_parts_times_the_longest_match() -> None:
     StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12)
-    with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
+    with pytest.raises(ValueError, match="or a smaller max_match_length"):
         StopConditions(stop_regex=["a.*b", "b.*c"], max_match_length=MAX_AGES // 12 + 1)
-    with pytest.raises(ValueError, match=r"Use a smaller max_match_length"):
+    with pytest.raises(ValueError, match="or a smaller max_match_length"):
         StopConditions(stop_regex="a.*b", max_match_length=10**18)  # more bits than any memory has
 
 

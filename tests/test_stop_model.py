@@ -15,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from streamdec import MockTokenizer
-from streamdec.core import decoder, restoring, since, step
+from streamdec.core import decoder, since, snapshots, step
 from tests.stop_model import (
     RELEASE,
     Conditions,
@@ -62,7 +62,7 @@ def test_decoder_does_what_the_model_says_wherever_the_clean_point_moves(
     """It moves as early as possible; usually not within so few tokens."""
     case = draw_case(rng, draw_table(rng), releases=True)
     with ExitStack() as stack:
-        for module in (decoder, restoring, since, step):
+        for module in (decoder, since, snapshots, step):
             stack.enter_context(patch.object(module, "MOST_SINCE", 0))
         if difference_of(case) is not None:
             pytest.fail(shown(*smallest(case)), pytrace=False)

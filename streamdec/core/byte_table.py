@@ -15,8 +15,7 @@ from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import Element, TokenRule
-from streamdec.core.table import State, Table
-from streamdec.core.token_ids import UnknownTokenError
+from streamdec.core.table import State, Table, Traits
 
 
 class ByteTable(Table):
@@ -28,31 +27,21 @@ class ByteTable(Table):
         self.rule: TokenRule = rule
         self.replacers: Replacers = replacers
         self.has_spans: bool = rule.has_spans and not replacers.rules
-        self._shows_unknown = options.unknown_ids == "replace"
-        self._unknown: Element = rule.replacement if self._shows_unknown else None
         super().__init__(options, (rule.idle, b"", replacers.start))
 
     # --- one token
 
-    def step(self, state: State, token_id: int) -> tuple[str, State]:
-        return self._step(state, self.rule.elements[token_id])
-
-    def step_unknown(self, state: State) -> tuple[str, State]:
-        return self._step(state, self._unknown)
-
     def element(self, token_id: int) -> Element:
-        """Return what ``token_id``, which may be unknown, contributes; None if skipped."""
-        try:
-            return self.rule.elements[token_id]
-        except UnknownTokenError:
-            return self._unknown
+        """Return what ``token_id`` contributes; None if nothing."""
+        return self.rule.elements[token_id]
 
-    def _step(self, state: State, element: Element) -> tuple[str, State]:
+    def step(self, state: State, token_id: int) -> tuple[str, State]:
+        element = self.element(token_id)
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
         data, after = self.rule.advance(rule_state, element)
-        if not data and self.rule.is_bounded(after) and after == rule_state:
+        if not data and after == rule_state:
             return "", state
         if not pending and data.isascii():
             text, rest = data.decode(), b""
@@ -65,45 +54,40 @@ class ByteTable(Table):
         return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
-        try:
-            self.rule.elements[token_id]
-        except UnknownTokenError:
-            return False
-        return True
+        return self.rule.elements.knows(token_id)
 
     def is_bounded(self, state: State) -> bool:
-        # There are too many open runs. A run is also a deep chain of tuples: hashing or comparing
-        # it would recurse as deep.
-        return self.rule.is_bounded(state[0])
+        return not self.rule.held(state[0])  # there are too many open runs
 
     # --- the end of the text, and its beginning
 
     def flush(self, state: State) -> str:
         rule_state, pending, tails = state
-        return self.replacers.flush(tails, self._final(pending + self.rule.flush(rule_state)))
+        return self.replacers.flush(tails, self.final(pending + self.rule.flush(rule_state)))
 
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state
         data, rule_state = self.rule.release(rule_state)
-        text = self.replacers.flush(tails, self._final(pending + data))
+        text = self.replacers.flush(tails, self.final(pending + data))
         return text, (rule_state, b"", self.replacers.start)
 
-    def _final(self, data: bytes) -> str:
+    def final(self, data: bytes) -> str:
+        """Return the text of ``data`` at the end of a text, before replacements."""
         text, rest = utf8.decode(data, self.rule.errors)
         return text + utf8.flush(rest, self.rule.errors)
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
-        rule_state, pending = self.rule.prime(prompt_token_ids, show_unknown=self._shows_unknown)
+        rule_state, pending = self.rule.prime(prompt_token_ids)
         tails = self.replacers.start
         return rule_state, pending, self._prime_tails(prompt_token_ids) if tails else tails
 
     def _prime_tails(self, token_ids: Sequence[SupportsIndex]) -> tuple[str, ...]:
         """Return the tails after a prompt, and look back as far as they need."""
-        rule, show_unknown, size = self.rule, self._shows_unknown, 8
+        rule, size = self.rule, 8
         while True:
             start = max(len(token_ids) - size, 0)
-            state, data = rule.prime(token_ids[:start], show_unknown=show_unknown)
-            for element in rule.contributions(token_ids[start:], show_unknown):
+            state, data = rule.prime(token_ids[:start])
+            for element in rule.contributions(token_ids[start:]):
                 more, state = rule.advance(state, element)
                 data += more
             if rule.settle(state)[0]:  # an open run of complete characters: all text is decided
@@ -118,38 +102,21 @@ class ByteTable(Table):
 
     # --- what may be asked of a state
 
-    def holds(self, state: State) -> bool:
+    def traits(self, state: State) -> Traits:
         rule_state, pending, tails = state
-        return bool(pending) or any(tails) or self.rule.withholds(rule_state)
-
-    def is_cut(self, state: State) -> bool:
-        rule_state, _, tails = state
-        return self.has_spans and not any(tails) and not self.rule.withholds(rule_state)
-
-    def owes(self, state: State) -> bool:
-        return self.rule.waiting(state[0]) > 0
+        is_cut = self.has_spans and not self.rule.held(rule_state)
+        holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
+        waits = holds or self.rule.waiting(rule_state) > 0
+        return Traits(holds, waits, is_fresh=is_cut or not holds)
 
     def held(self, state: State) -> bytes:
         rule_state, pending, tails = state
         held: bytes = "".join(reversed(tails)).encode() + pending + self.rule.held(rule_state)
         return held
 
-    # --- JSON
-
-    def dump(self, state: State) -> Any:
-        """Return the rule's state, the held bytes as hex, and the tails; None for idle."""
-        if self.is_bounded(state) and state == self.idle:
-            return None
+    def checked(self, state: Any) -> State:
         rule_state, pending, tails = state
-        return [self.rule.dump(rule_state), pending.hex(), *tails]
-
-    def load(self, data: Any) -> State:
-        if data is None:
-            return self.idle
-        rule_data, digits, *texts = data
-        rule_state, pending, tails = self.rule.load(rule_data), bytes.fromhex(digits), tuple(texts)
-        if utf8.decode(pending, self.rule.errors) != ("", pending):
-            raise ValueError(f"expected the bytes of an unfinished character, not {pending!r:.40}")
-        if not self.replacers.is_tails(tails):
-            raise ValueError("expected beginnings of the replaced patterns")
-        return rule_state, pending, tails
+        is_begun = utf8.decode(pending, self.rule.errors) == ("", pending)
+        if not (self.rule.fits(rule_state) and is_begun and self.replacers.is_tails(tails)):
+            raise ValueError(f"this tokenizer has no state {state!r:.80}")
+        return state

@@ -25,24 +25,8 @@ Pair = tuple[str | int, str | int]
 """An opening and a closing marker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Fields:
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
-    visible_stop: tuple[str, ...] = ()
-    visible_stop_token_ids: tuple[int, ...] = ()
-    include_stop_str_in_output: bool = False
-    min_tokens: int = 0
-    max_tokens: int | None = None
-    ignore_eos: bool = False
-    eos_token_ids: tuple[int, ...] = ()
-    ignore_stops_between: tuple[Pair, ...] = ()
-    starts_inside: bool | None = None
-    stop_regex: tuple[str, ...] = ()
-    max_match_length: int | None = None
-
-
-class StopConditions(_Fields):
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class StopConditions:
     r"""Define when a stream ends. Most names are those of vLLM.
 
     Immutable, hashable and comparable; any number of streams can share it. Where a list is
@@ -101,7 +85,19 @@ class StopConditions(_Fields):
     {'stop': ['\n\n', 'User:'], 'max_tokens': 100}
     """
 
-    __slots__ = ()
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    visible_stop: tuple[str, ...] = ()
+    visible_stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
+    max_tokens: int | None = None
+    ignore_eos: bool = False
+    eos_token_ids: tuple[int, ...] = ()
+    ignore_stops_between: tuple[Pair, ...] = ()
+    starts_inside: bool | None = None
+    stop_regex: tuple[str, ...] = ()
+    max_match_length: int | None = None
 
     def __init__(
         self,
@@ -298,8 +294,8 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
 # For each field: the setter of its slot, its name, its default, and the function that checks any
 # other value. Setting a frozen field through its slot takes half the time of object.__setattr__.
 _READERS = [
-    (getattr(_Fields, each.name).__set__, each.name, each.default, _READ[each.name])
-    for each in fields(_Fields)
+    (getattr(StopConditions, each.name).__set__, each.name, each.default, _READ[each.name])
+    for each in fields(StopConditions)
 ]
 
 NO_CONDITIONS = StopConditions()

@@ -9,7 +9,7 @@ Offsets are noted by all but plain tokens. If the last token was plain, all text
 last text began with that token.
 
 What is ugly and stays: :mod:`streamdec.core.step`, :mod:`~streamdec.core.examining` and
-:mod:`~streamdec.core.restoring` set the fields of a decoder. A step returns too much to be a
+:mod:`~streamdec.core.snapshots` set the fields of a decoder. A step returns too much to be a
 function without effects, at this speed.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Self, SupportsIndex
 
 from streamdec.chunks import NOTHING, FinishReason, StopMatch, TokenSpan
-from streamdec.core import restoring
+from streamdec.core import snapshots
 from streamdec.core.conditions import NO_DEFINITION, Definition, StopConditions
 from streamdec.core.counting import MOST_COUNTED, TOKEN, code_points_in, tokens_in
 from streamdec.core.decode_options import Options, Route
@@ -189,7 +189,7 @@ class TokenDecoder:
         """Return what the stream remembers, with these entries since the clean point."""
         clean, since = self._clean_point(), self._since if since is None else since
         base = tokens_in(clean.counted) + self._limit
-        return Past(self._table, self._stops, clean, since, base)
+        return Past(self._stops, clean, since, base)
 
     def _num_output(self, past: Past) -> int:
         """How many code points after the clean point were output."""
@@ -386,7 +386,7 @@ class TokenDecoder:
         >>> DecodeStream.restore(tokenizer, stream.snapshot()).step(2)
         'é'
         """
-        return restoring.dump(self)
+        return snapshots.dump(self)
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
@@ -403,7 +403,7 @@ class TokenDecoder:
             TypeError: ``tokenizer`` is not a tokenizer.
         """
         stream = object.__new__(cls)
-        restoring.load(stream, tokenizer_for(tokenizer), snapshot)
+        snapshots.load(stream, tokenizer_for(tokenizer), snapshot)
         return stream
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from streamdec.core.replay import RELEASE, Cell, Replay, Since, replay, text_of
 from streamdec.core.sections import Labels, Matcher, Seen
 from streamdec.core.stop_set import StopSet, StopState
 from streamdec.core.strings import Hit
-from streamdec.core.table import Row, Table
+from streamdec.core.table import Row
 
 NEVER: Final = -3
 """The index of a token before all tokens, those of a prompt included."""
@@ -51,7 +51,6 @@ def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
 class Past(NamedTuple):
     """What a stream remembers."""
 
-    table: Table
     stops: StopSet
     clean: CleanPoint
     """The last clean point."""
@@ -67,7 +66,7 @@ class Past(NamedTuple):
 
     def replay(self, decided_by: int | None = None) -> Replay:
         """Return what the entries since the clean point gave. See :func:`replay`."""
-        return replay(self.table, self.clean.row.state, self.since, self.base, decided_by)
+        return replay(self.clean.row.table, self.clean.row.state, self.since, self.base, decided_by)
 
     def read(self, decided_by: int | None = None) -> Reading:
         """Read all code points since the clean point again."""

@@ -52,7 +52,6 @@ from streamdec.core.byte_table import ByteTable
 from streamdec.core.counting import sizes_in
 from streamdec.core.replacers import held_length
 from streamdec.core.table import State, Table
-from streamdec.core.token_ids import UnknownTokenError
 from streamdec.core.window import WindowState
 from streamdec.errors import RewriteError
 
@@ -153,8 +152,9 @@ class _Replaying:
         """The text if nothing followed; None if bytes can be told apart."""
         if self._rule.has_spans:
             return None
-        data = bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
-        return "".join(text for _, text in utf8.code_points(data, self._rule.errors, final=True))
+        return self._table.final(
+            bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
+        )
 
     def _wait(self) -> None:
         while len(self._waiting) > self._rule.waiting(self._state):
@@ -175,12 +175,14 @@ class _Replaying:
         ``alone`` is the text that would have come without this token, if it matters.
         """
         waiting, carried = self._waiting, len(data) - own
-        if not carried and not self._tail and not self._table.replacers.rules and data.isascii():
+        is_known = self._rule.has_spans or not waiting
+        is_own = is_known and not (carried or self._tail or self._table.replacers.rules)
+        if is_own and data.isascii():
             own_token = (index,)  # as for most tokens
             cells = [Cell(letter, own_token, decided) for letter in data.decode()]
             self._cells += cells if alone is None else _late(alone, cells)
             return
-        if not self._rule.has_spans and waiting:  # whose bytes they are is not known
+        if not is_known:
             owners = [waiting[0]] * len(data)
         else:
             part = -(-carried // max(len(waiting), 1))
@@ -224,7 +226,7 @@ class _Replaying:
         rule, waiting = self._rule, [*self._waiting]
         owners = [token for _, token in self._tail]
         owners += [cell.first for tail in self._tails for cell in tail]
-        held = min([index, *owners, *(waiting if rule.withholds(self._state) else ())])
+        held = min([index, *owners, *(waiting if rule.held(self._state) else ())])
         tails = tuple("".join(cell.text for cell in tail) for tail in self._tails)
         state = self._state, bytes(byte for byte, _ in self._tail), tails
         return Replay(self._cells, held, min([held, *waiting]), state)
@@ -250,13 +252,13 @@ def _replay_window(
             place, alone = len(cells), ""
             with suppress(RewriteError):
                 alone = table.flush(state)
-            text, state = step_any(table, state, entry)
+            text, state = table.step(state, entry)
             give(text, age, index)
             cells[place:] = _late(alone, cells[place:])
             index += 1
     if decided_by is not None:
         give(table.flush(state), state.age, decided_by)
-    held = index - state.age if table.holds(state) else index
+    held = index - state.age if table.traits(state).holds else index
     return Replay(cells, held, held, state)
 
 
@@ -264,14 +266,6 @@ def _late(alone: str, cells: list[Cell]) -> list[Cell]:
     """Note which of ``cells`` the earlier tokens would not have given ``alone``."""
     size = len(commonprefix([alone, text_of(cells)]))  # noqa: RUF071 (letters, not paths)
     return [*cells[:size], *(cell._replace(late=cell.decided) for cell in cells[size:])]
-
-
-def step_any(table: Table, state: State, token_id: int) -> tuple[str, State]:
-    """Do ``table.step``, also for an unknown id."""
-    try:
-        return table.step(state, token_id)
-    except UnknownTokenError:
-        return table.step_unknown(state)
 
 
 def text_of(cells: Iterable[Cell]) -> str:

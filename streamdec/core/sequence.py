@@ -279,7 +279,7 @@ class Sequence:
     def snapshot(self) -> dict[str, Any]:
         """Return the sequence as JSON for ``restore``: a dict with its ids and options."""
         fields = {"token_ids": self._ids.copy(), "releases": self._releases.copy()}
-        return snapshots.dump("sequence", self.tokenizer, self._stream._table, fields)
+        return snapshots.headed("sequence", self.tokenizer, self._stream._table, fields)
 
     @classmethod
     def restore(cls, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> Self:
@@ -288,14 +288,11 @@ class Sequence:
         Arguments and errors are as for ``DecodeStream.restore``.
         """
         tokenizer = tokenizer_for(tokenizer)
-        table, fields = snapshots.load("sequence", tokenizer, snapshot)
-        with snapshots.reading(fields):
-            sequence = cls(tokenizer, **table.options._asdict())
-            token_ids = snapshots.numbers(fields.take("token_ids", []), 0, MAX_TOKEN_ID)
-            releases = snapshots.numbers(fields.take("releases", []), 1, len(token_ids))
-            if releases != sorted({*releases}):
-                raise ValueError("expected releases in ascending order")
-            for place in releases:
+        table, fields = snapshots.load_head("sequence", tokenizer, snapshot)
+        sequence = cls(tokenizer, **table.options._asdict())
+        with snapshots.reading(fields, lambda: sequence):
+            token_ids = snapshots.numbers(fields.get("token_ids", []), 0, MAX_TOKEN_ID)
+            for place in snapshots.numbers(fields.get("releases", []), 1, len(token_ids)):
                 sequence.feed(token_ids[len(sequence) : place])
                 sequence.release()
             sequence.feed(token_ids[len(sequence) :])

@@ -13,12 +13,11 @@ from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from streamdec.core.byte_table import ByteTable
-from streamdec.core.decode_options import DEFAULT_OPTIONS, ByteFallbackMode, Options, Route
+from streamdec.core.decode_options import DEFAULT_OPTIONS, Options, Route
 from streamdec.core.replacers import replacers_of
-from streamdec.core.rules.base import TokenRule
 from streamdec.core.rules.compile import compile_rule
 from streamdec.core.table import Table
-from streamdec.core.token_ids import ByObject, UnknownTokenError, log_once
+from streamdec.core.token_ids import ByObject, log_once
 from streamdec.core.window import WindowTable, full_decode
 from streamdec.errors import TokenizerLoadError, warn
 from streamdec.hooks import suppressed
@@ -40,24 +39,15 @@ class _Compiled:
                 f"{decoder!r:.80} has rules, so it must have all methods of "
                 f"streamdec.protocols.TableDecoder; it lacks {', '.join(missing)}"
             )
-        self._rules: dict[tuple[bool, ByteFallbackMode], TokenRule | None] = {}
         self._verified: dict[bool, bool] = {}
         self.tables: dict[Options, ByteTable] = {}
         """The tables that agree with ``decode``."""
-
-    def new_table(self, decoder: TableDecoder, options: Options) -> ByteTable:
-        skip, byte_fallback = options.skip_special_tokens, options.byte_fallback
-        compiled = compile_rule(decoder, skip_special_tokens=skip, byte_fallback=byte_fallback)
-        rule = self._rules.setdefault((skip, byte_fallback), compiled)
-        assert rule is not None
-        assert decoder.rules is not None
-        return ByteTable(rule, options, replacers_of(decoder.rules.replaces, options))
 
     def is_exact(self, decoder: TableDecoder, skip: bool) -> bool:
         """Whether the rules agree with ``decode``. The first difference gives a warning."""
         if skip not in self._verified:
             with suppressed:
-                table = self.new_table(decoder, Options(skip, "exact"))
+                table = _byte_table(decoder, Options(skip, "exact"))
                 token_id = _first_difference(decoder, table, skip)
             self._verified[skip] = token_id is None
             if token_id is not None:
@@ -67,6 +57,13 @@ class _Compiled:
                     "streaming over a window of decode() instead"
                 )
         return self._verified[skip]
+
+
+def _byte_table(decoder: TableDecoder, options: Options) -> ByteTable:
+    rules = decoder.rules
+    assert rules is not None
+    rule = compile_rule(decoder, rules, options)
+    return ByteTable(rule, options, replacers_of(rules.replaces, options))
 
 
 def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> int | None:
@@ -86,9 +83,8 @@ def _first_difference(decoder: TableDecoder, table: ByteTable, skip: bool) -> in
 def _stream(table: ByteTable, token_ids: Sequence[int]) -> str:
     state, texts = table.prime(()), []
     for token_id in token_ids:
-        with suppress(UnknownTokenError):
-            text, state = table.step(state, token_id)
-            texts.append(text)
+        text, state = table.step(state, token_id)
+        texts.append(text)
     return "".join(texts) + table.flush(state)
 
 
@@ -108,7 +104,7 @@ def table_for(decoder: Decoder, options: Options = DEFAULT_OPTIONS) -> Table:
         if compiled is None:
             compiled = _compiled.keep(decoder, _Compiled(table_decoder))
         if compiled.is_exact(table_decoder, options.skip_special_tokens):
-            return compiled.tables.setdefault(options, compiled.new_table(table_decoder, options))
+            return compiled.tables.setdefault(options, _byte_table(table_decoder, options))
     check_decoder(decoder)
     table = WindowTable(decoder, options)
     if not has_rules:
@@ -175,7 +171,8 @@ def tokenizer_for(given: Any) -> Any:
         with _lock:
             found = kept.get(key)
             if found is None or inner.id_to_token(found.next_id) != found.next_text:
-                next_id = _next_id(inner)
+                size: int = inner.get_vocab_size(with_added_tokens=False)
+                next_id = max(size, max(inner.get_added_tokens_decoder(), default=-1) + 1)
                 found = _Wrapped(_wrapper(given, inner), next_id, inner.id_to_token(next_id))
                 kept[key] = found
                 for oldest in [*_untracked][:-_MOST_UNTRACKED]:
@@ -195,12 +192,6 @@ def _home(tokenizer: Any) -> tuple[dict[Any, _Wrapped], Any]:
     return _untracked, id(tokenizer)
 
 
-def _next_id(tokenizer: Any) -> int:
-    """Return the id that the next added token gets."""
-    size: int = tokenizer.get_vocab_size(with_added_tokens=False)
-    return max(size, max(tokenizer.get_added_tokens_decoder(), default=-1) + 1)
-
-
 def _wrapper(given: Any, inner: Any) -> Any:
     """Return the HuggingFaceTokenizer of ``given``, or ``inner`` if it has none."""
     try:
@@ -216,18 +207,13 @@ _alike: ByObject[bool] = ByObject()
 def _decodes_alike(given: Any, wrapper: Any) -> bool:
     """Return whether ``given``, by its own ``decode``, decodes as its backend does."""
     known = _alike.get(id(given))
-    return _alike.keep(given, _compared(given, wrapper)) if known is None else known
-
-
-def _compared(given: Any, wrapper: Any) -> bool:
-    if getattr(given, "rules", None) is not None:
-        return False
+    if known is not None:
+        return known
+    is_alike = getattr(given, "rules", None) is None
     sample: list[int] = getattr(wrapper, "sample_ids", list)()
-    try:
-        with suppressed:
-            return all(
-                full_decode(given, skip)(sample) == wrapper.decode(sample, skip_special_tokens=skip)
-                for skip in (True, False)
-            )
-    except Exception:  # noqa: BLE001 (without a decode that takes these, it is the backend's)
-        return True
+    # Without a decode that takes these, it is the backend's.
+    with suppressed, suppress(Exception):
+        for skip in (True, False):
+            text = full_decode(given, skip)(sample)
+            is_alike &= text == wrapper.decode(sample, skip_special_tokens=skip)
+    return _alike.keep(given, is_alike)

@@ -38,7 +38,6 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
     markers = list[int]()
     effect = nothing = _effect(stops, markers)
     kept: list[int | None] = []
-    rows = [row]
     places = {(_place(row), effect): 0}
     """Where the stream was since the last text: the number of entries up to there."""
     for entry in since:
@@ -52,7 +51,6 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
                 markers.append(entry)
                 effect = _effect(stops, markers)
         kept.append(entry)
-        rows.append(row)  # alive, so that each has its own id
         if text or entry is RELEASE:
             markers, effect = [], nothing
             places = {(_place(row), effect): len(kept)}
@@ -71,10 +69,8 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
 
 
 def _place(row: Row) -> Any:
-    """Return what is equal for equal states. Open runs must not be compared."""
-    if row.table.route == "window":
-        return row.state[:-1]  # not its age
-    return row.state if row.is_kept else id(row)
+    """Return the state without its age, which only a windowed one has."""
+    return row.state[:-1] if row.table.route == "window" else row.state
 
 
 def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
@@ -93,21 +89,14 @@ def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
 
 def split(since: Since, size: int) -> tuple[list[int | None], list[int | None]]:
     """Return the entries of the first ``size`` tokens, and those after them."""
-    before: list[int | None] = []
-    after: list[int | None] = []
-    for entry in since:
-        if entry is RELEASE:
-            (before if size >= 0 and not after else after).append(entry)
-            continue
-        count = 1 if entry >= 0 else -entry
-        taken = min(max(size, 0), count)
+    for place, entry in enumerate(since):
+        count = num_tokens([entry])
+        if count > size:
+            if size == 0:
+                return [*since[:place]], [*since[place:]]
+            return [*since[:place], -size], [size - count, *since[place + 1 :]]
         size -= count
-        if entry >= 0:
-            (before if taken else after).append(entry)
-        else:
-            before += [-taken] if taken else []
-            after += [taken - count] if count > taken else []
-    return before, after
+    return [*since], []
 
 
 def silenced(since: Since) -> list[int | None]:
@@ -188,7 +177,7 @@ def _moved_by_reading(past: Past) -> Past:
     for base in range(first, max(first - MOST_TRIED, past.base), -1):
         before, after = split(past.since, base - past.base)
         earlier = past._replace(since=before).read()
-        text, row = text_of(earlier.found.cells), past.table.row(earlier.found.state)
+        text, row = text_of(earlier.found.cells), past.clean.row.table.row(earlier.found.state)
         state = stops.state(stops.matcher.restart(earlier.seen), earlier.section)
         counted = past.counted + (base - past.base) * TOKEN + size_of(text)
         clean = earlier.clean_point(row, state, counted, base)

@@ -1,9 +1,13 @@
 """Snapshots: a stream as JSON, and back.
 
-Fields with their initial value are left out, so an ordinary snapshot has 100 to 150 bytes. A
-snapshot is untrusted input: all of it is checked, and a SnapshotError says what is wrong and
-where. The checksum finds damage. It is no protection against forgery: a forged snapshot that
-passes the checks is one that some stream could have, and continues as that stream would.
+A snapshot of a decoder has its options, the last clean point and the ids since. Restoring begins at
+the clean point and steps the ids; tokens that are only a number are added to the count. Fields with
+their initial value are left out, so an ordinary snapshot has 100 to 150 bytes.
+
+A snapshot is untrusted input. A SnapshotError says what is wrong, and a stream is accepted only if
+its own snapshot is the same again. The checksum finds damage. It is no protection against forgery:
+a forged snapshot that is accepted is one that some stream could have, and continues as that stream
+would.
 """
 
 from __future__ import annotations
@@ -11,27 +15,39 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from streamdec.core.counting import MOST_COUNTED
+from streamdec.chunks import TokenSpan, check_finish_reason
+from streamdec.core.conditions import NO_DEFINITION, StopConditions, definition_of
+from streamdec.core.counting import MOST_COUNTED, TOKEN, count_of, sizes_in
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
+from streamdec.core.examining import end_unfollowed, release
+from streamdec.core.reading import NEVER, CleanPoint
+from streamdec.core.replay import RELEASE, SpanLog
+from streamdec.core.sections import Seen
 from streamdec.core.shared_tables import check_decoder, table_for
-from streamdec.core.table import Table
-from streamdec.core.token_ids import ByObject
+from streamdec.core.since import MOST_SINCE
+from streamdec.core.stop_set import StopState
+from streamdec.core.stop_sets import stop_set_for
+from streamdec.core.table import Row, Table
+from streamdec.core.token_ids import MAX_TOKEN_ID, ByObject
+from streamdec.core.window import INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
 from streamdec.errors import SnapshotError, StreamdecError
 from streamdec.hooks import suppressed
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from streamdec.core.decoder import TokenDecoder
+
+FORMAT = 2
 
 Json = dict[str, Any]
 
 _CLASSES = {
     "decode_stream": "DecodeStream",
-    "pool": "DecoderPool",
     "sequence": "Sequence",
     "stop": "StopSequenceDecoder",
     "text": "TextStopDecoder",
@@ -43,6 +59,12 @@ SAMPLE = 256
 about as many others, spread over the vocabulary."""
 SAMPLED_RANGE = 32_768
 """The assumed vocabulary size of a tokenizer without ``vocab_size``."""
+
+MOST_ENTRIES: Final = 1_024
+"""The most entries since the clean point that are accepted, besides four for each letter of the
+longest stop."""
+MOST_SPANS: Final = 2**20
+"""The most tokens since the clean point of a stream with spans: each gets one, in the end."""
 
 _fingerprints: ByObject[str] = ByObject()
 
@@ -74,7 +96,7 @@ def _sampled(tokenizer: Decoder) -> str:
     return digest.hexdigest()[:16]
 
 
-def dump(machine: str, tokenizer: Decoder, table: Table, fields: Mapping[str, Any]) -> Json:
+def headed(machine: str, tokenizer: Decoder, table: Table, fields: Mapping[str, Any]) -> Json:
     """Return a snapshot of ``fields``, without those that are empty, zero or false."""
     options, default = table.options._asdict(), DEFAULT_OPTIONS._asdict()
     head = {
@@ -99,81 +121,49 @@ def _checksum(fields: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-class Fields:
-    """The fields of a snapshot, each of which is taken once."""
-
-    def __init__(self, fields: Json) -> None:
-        self.left = fields
-        """The fields that were not taken."""
-        self.last_name, self.last_value = "", None
-        """The name and the value of the field that was taken last."""
-
-    def take(self, name: str, default: Any) -> Any:
-        """Return the field ``name``, of any type, or ``default`` without one."""
-        self.last_name, self.last_value = name, self.left.pop(name, default)
-        return self.last_value
-
-    def count(self, name: str) -> int:
-        """Return a field that is a number of tokens."""
-        value = self.take(name, 0)
-        if type(value) is not int or not 0 <= value < MOST_COUNTED:
-            raise ValueError(f"{name} must be an integer from 0, not {value!r:.40}")
-        return value
-
-
-def load(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Fields]:
-    """Return the table for the options of ``snapshot``, and the machine's own fields.
+def load_head(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, Json]:
+    """Return the table for the options of ``snapshot``, and its fields.
 
     Raises SnapshotError if the snapshot is of another class, tokenizer or route.
     """
     check_decoder(tokenizer)
     fields = load_fields(machine, snapshot)
-    taken_with, own = fields.take("tokenizer", None), fingerprint(tokenizer)
+    taken_with, own = fields.get("tokenizer"), fingerprint(tokenizer)
     if not _are_alike(taken_with, own):
         raise _of_another("tokenizer", taken_with, own)
     try:
-        table = table_for(tokenizer, Options(**fields.take("options", {})))
+        table = table_for(tokenizer, Options(**fields.get("options", {})))
     except (TypeError, ValueError, RecursionError) as error:
         raise SnapshotError(f"options: {error}") from error
-    route = fields.take("route", "bytes")
+    route = fields.get("route", "bytes")
     if route != table.route:
         raise _of_another("route", route, table.route)
     return table, fields
 
 
-def load_fields(machine: str, snapshot: Any) -> Fields:
-    """Return the fields of ``snapshot`` without its head, which is checked."""
-    check_mapping(snapshot)
+def load_fields(machine: str, snapshot: Any) -> Json:
+    """Return the fields of ``snapshot``, whose head is checked."""
+    if not isinstance(snapshot, Mapping):
+        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
+        raise SnapshotError(told + hint("snapshot", snapshot))
     fields = dict(snapshot)
-    version, kind, check = (fields.pop(name, None) for name in ("format", "machine", "check"))
+    version, kind, check = fields.get("format"), fields.get("machine"), fields.pop("check", None)
     if type(version) is not int or version != FORMAT:
         raise SnapshotError(
             f"snapshot format {shown(version)} is not known; this release reads {FORMAT}"
         )
     if kind != machine:
-        raise other_class(kind)
+        name = _CLASSES.get(kind) if isinstance(kind, str) else None
+        if name is None:
+            raise SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
+        raise SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
     try:
-        is_whole = check == _checksum({"format": version, "machine": kind, **fields})
+        is_whole = check == _checksum(fields)
     except (RecursionError, TypeError, ValueError):
         is_whole = False
     if not is_whole:
         raise SnapshotError("the snapshot is damaged: its checksum does not fit")
-    return Fields(fields)
-
-
-def check_mapping(snapshot: object) -> None:
-    """Raise SnapshotError if ``snapshot`` is not a mapping."""
-    if not isinstance(snapshot, Mapping):
-        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
-        raise SnapshotError(told + hint("snapshot", snapshot))
-
-
-def other_class(kind: object) -> SnapshotError:
-    """Return the error for a snapshot of another class, ``kind``."""
-    name = _CLASSES.get(kind) if isinstance(kind, str) else None
-    if name is None:
-        return SnapshotError(f"the snapshot is of an unknown class: {shown(kind)}")
-    return SnapshotError(f"the snapshot is of a {name}; write {name}.restore(...)")
+    return fields
 
 
 def _are_alike(one: object, other: str) -> bool:
@@ -205,19 +195,20 @@ _OF_MALFORMED = (
 
 
 @contextmanager
-def reading(fields: Fields) -> Iterator[None]:
-    """Turn any error while fields are read into a SnapshotError."""
+def reading(fields: Json, stream: Callable[[], Any]) -> Iterator[None]:
+    """Turn any error while ``fields`` are read into a SnapshotError.
+
+    So that no stream is impossible, ``stream`` must then give the same fields in its snapshot.
+    """
     try:
         yield
-        if fields.left:
-            raise ValueError(f"unexpected fields {sorted(map(str, fields.left))}")
-    except SnapshotError:
-        raise
+        again = stream().snapshot()
+        names = {*fields, *again} - {"check", "tokenizer"}
+        wrong = sorted(str(name) for name in names if fields.get(name) != again.get(name))
+        if wrong:
+            raise ValueError(f"no stream can have these fields: {', '.join(wrong)}")
     except _OF_MALFORMED as error:
-        told = str(error)
-        if not isinstance(error, (ValueError, StreamdecError)):  # the message is Python's
-            told = f"the field {fields.last_name!r} must not be {shown(fields.last_value)}"
-        raise SnapshotError(f"malformed snapshot: {told}") from error
+        raise SnapshotError(f"malformed snapshot: {str(error) or type(error).__name__}") from error
 
 
 # --- numbers
@@ -238,3 +229,158 @@ def counts(data: Any) -> list[int]:
     if not found[1] <= found[2] <= 4 * found[1]:
         raise ValueError(f"expected tokens, code points and bytes, got {shown(data)}")
     return found
+
+
+# --- decoders -------------------------------------------------------------------------------------
+
+
+def dump(decoder: TokenDecoder) -> dict[str, Any]:
+    """Return the snapshot of ``decoder``."""
+    stops, spans, end = decoder._stops, decoder._spans, decoder.finish_reason
+    start, past = decoder._start, decoder._past()
+    clean, base = past.clean, past.base
+    fields = {
+        "conditions": stops.conditions.to_json(),
+        "sections": [[name, *pair] for name, pair in zip(*stops.definition, strict=True)],
+        "num_prompt_tokens": decoder._num_prompt_tokens,
+        "start": _dump_place(decoder, start.row, start.state),
+        "clean": _dump_place(decoder, clean.row, clean.state),
+        "care": [*clean[3:]] if max(clean[3:]) > NEVER else None,
+        "counts": [base, *sizes_in(clean.counted)],
+        "since": [*decoder._since],
+        "move_at": decoder._most if decoder._since and decoder._most != MOST_SINCE else None,
+        "end": end,
+        "unknown_tokens": decoder._unknown_tokens,
+    }
+    if spans is not None:
+        final = [[*span] for span in spans.spans if not end or span.token_index < base]
+        fields["spans"] = [spans.taken, final]
+    if decoder._offsets() != (decoder.num_tokens - 1, decoder.num_tokens):
+        fields["offsets"] = [*decoder._offsets()]
+    return headed(decoder._kind, decoder.tokenizer, decoder._table, fields)
+
+
+def _dump_place(decoder: TokenDecoder, row: Row, state: StopState) -> list[Any] | None:
+    """Return a moment at which nothing is jailed, as JSON; None for the usual one.
+
+    It has the state of the table, both sections, and the letters before that matter to later
+    stops.
+    """
+    context = decoder._stops.matcher.context(state.seen)
+    place = [decoder._table.dump(row.state), state.seen.section, state.section, [*context]]
+    return place if any(place) else None
+
+
+def _load_place(decoder: TokenDecoder, data: Any) -> tuple[Row, StopState]:
+    """Return the states for which ``_dump_place`` gave ``data``."""
+    table, stops = decoder._table, decoder._stops
+    table_state, gate, section, context = (None, 0, 0, []) if data is None else data
+    numbers([gate], 0, len(stops.matcher.sections))
+    numbers([section], 0, 0 if stops.labeller is None else len(stops.labeller.sections))
+    seen = Seen(stops.matcher.stops.tail_after(tuple(context)), gate)
+    return table.row(table.load(table_state)), stops.state(seen, section)
+
+
+def load(decoder: TokenDecoder, tokenizer: Decoder, snapshot: Mapping[str, Any]) -> None:
+    """Make the empty ``decoder`` what ``snapshot`` describes. Raises SnapshotError."""
+    table, fields = load_head(decoder._kind, tokenizer, snapshot)
+    decoder.tokenizer, decoder._table = tokenizer, table
+    with reading(fields, lambda: decoder):
+        _load_beginning(decoder, fields)
+        _load_clean_point(decoder, fields)
+        _restep(decoder, fields)
+        reason = fields.get("end")
+        if reason is not None and not decoder.finished:
+            check_finish_reason(reason)
+            end_unfollowed(decoder, reason)
+        _load_counts(decoder, fields)
+
+
+def _load_beginning(decoder: TokenDecoder, fields: Json) -> None:
+    """Begin with the conditions and after the prompt of these fields."""
+    conditions = StopConditions.from_json(fields.get("conditions", {}))
+    sections: dict[str, list[Any]] = {}
+    for name, opening, closing in fields.get("sections", []):
+        sections.setdefault(name, []).append((opening, closing))
+    definition = definition_of(sections) if sections else NO_DEFINITION
+    decoder._stops = stop_set_for(decoder.tokenizer, decoder._table, conditions, definition)
+    size = fields.get("num_prompt_tokens", 0)
+    [decoder._num_prompt_tokens] = numbers([size], 0, MOST_COUNTED - 1)
+    row, state = _load_place(decoder, fields.get("start"))
+    decoder._begin_at(row, state, spans="spans" in fields)
+
+
+def _load_clean_point(decoder: TokenDecoder, fields: Json) -> None:
+    """Go to the clean point of these fields."""
+    tokens, *sizes = counts(fields.get("counts", [0, 0, 0]))
+    row, state = _load_place(decoder, fields.get("clean"))
+    care = fields.get("care", [NEVER, NEVER])
+    shield, marker = numbers(care, NEVER, tokens - 1, 2)
+    counted = count_of(tokens, *sizes) - decoder._limit * TOKEN
+    decoder._go_to(CleanPoint(row, state, counted, shield, marker))
+    decoder._set_alert(is_silent=True)
+    if decoder._spans is not None:
+        decoder._spans = _span_log(fields["spans"], tokens)
+
+
+def _span_log(data: Any, tokens: int) -> SpanLog:
+    """Return the spans at a clean point, with so many tokens before it."""
+    taken, rows = data
+    numbers([taken], 0, MOST_COUNTED)
+    spans = [TokenSpan(*numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
+    for index, (token, start, end, byte_start, byte_end) in enumerate(spans, taken):
+        if token != index or not start <= end or not start <= byte_start <= byte_end <= 4 * end:
+            raise ValueError(f"token {index} cannot have this span")
+    if taken + len(spans) < tokens:
+        raise ValueError(f"expected the spans of the first {tokens} tokens")
+    return SpanLog(spans, taken)
+
+
+def _restep(decoder: TokenDecoder, fields: Json) -> None:
+    """Take the entries since the clean point again."""
+    since = fields.get("since", [])
+    most = MOST_ENTRIES + 4 * decoder._stops.longest
+    if decoder._table.options.byte_fallback == "exact" or decoder.route == "window":
+        most = MOST_COUNTED  # the ids of an open run, or silent ids that each change the window
+    if not isinstance(since, list) or len(since) > most:
+        raise ValueError(f"expected at most {most} entries since the clean point")
+    move_at = fields.get("move_at", MOST_SINCE)
+    numbers([move_at], MOST_SINCE, MOST_SINCE + 2 * len(since))
+    before = decoder.num_tokens
+    for entry in since:
+        decoder._most = move_at  # so that the clean point stays where it was
+        if entry is RELEASE:
+            release(decoder)
+            continue
+        [token_id] = numbers([entry], 1 - MOST_COUNTED, MAX_TOKEN_ID)
+        decoder._check_running()
+        if token_id >= 0:
+            decoder._step(token_id)
+            continue
+        if decoder._spans is not None and decoder.num_tokens - before - token_id > MOST_SPANS:
+            raise ValueError(f"expected at most {MOST_SPANS} tokens since the clean point")
+        decoder._pass(-token_id)
+    if len(decoder._since) == len(since):
+        decoder._most = move_at
+
+
+def _load_counts(decoder: TokenDecoder, fields: Json) -> None:
+    """Take over what was counted, and check it against the number of tokens."""
+    tokens, log = decoder.num_tokens, decoder._spans
+    unknown = fields.get("unknown_tokens", 0)
+    [decoder._unknown_tokens] = numbers([unknown], 0, tokens)
+    if tokens > (decoder._limit if decoder.finished else decoder._limit - 1):
+        raise ValueError(f"{tokens} tokens do not fit the limit")
+    if log is not None:
+        most = decoder.num_characters + len(decoder.jailed)
+        is_too_long = any(span.end > most for span in log.spans)
+        if log.taken + len(log.spans) > tokens or is_too_long:
+            raise ValueError(f"a stream of {tokens} tokens and this text cannot have these spans")
+    least = -min(decoder._num_prompt_tokens, INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET)
+    default = [tokens - 1, tokens] if tokens else [least, 0]
+    prefix, read = numbers(fields.get("offsets", default), least, tokens, 2)
+    if read < 0 or prefix > read:
+        raise ValueError(f"offsets do not fit a stream of {tokens} tokens: {[prefix, read]}")
+    decoder._set_offsets(prefix, read)
+    if not decoder.finished:
+        decoder._set_alert(is_silent=read < tokens)

@@ -49,13 +49,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final, Literal, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
 from streamdec.core.decode_options import Options, Route
 from streamdec.core.masks import MOVES, NAMED, UNKNOWN, mask_of
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError
+from streamdec.core.token_ids import MAX_TOKEN_ID
 from streamdec.locks import Lock, cached_property
 
 MAX_TRANSITIONS = 65_536
@@ -72,27 +72,31 @@ Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
 """The chunk, the mask, the tally, and the next row."""
 
 
+class Traits(NamedTuple):
+    """What a stream must know of a state."""
+
+    holds: bool
+    """Whether bytes or text are held."""
+    waits: bool
+    """Whether earlier tokens may still give text, also such as a space before another token."""
+    is_fresh: bool
+    """Whether all that waits is of the last token, if that token had text. Of what is held, that
+    is true if it is only the beginning of a character."""
+
+
 class Row(dict[int, Transition]):
-    """The transitions of one state, by token id; computed on first use.
+    """The Traits of a state, and its transitions by token id, made on first use.
 
     The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
     """
 
-    __slots__ = ("holds", "is_fresh", "is_kept", "state", "table", "waits")
+    __slots__ = ("holds", "is_fresh", "state", "table", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
         self.table: Table = table
         self.state: State = state
-        self.is_kept: bool = table.is_bounded(state)
-        """Whether the row is stored: there are few states like this one."""
-        self.holds: bool = table.holds(state)
-        """Whether bytes or text are held."""
-        self.waits: bool = self.holds or table.owes(state)
-        """Whether earlier tokens may still give text, such as a space before another token."""
-        self.is_fresh: bool = not self.holds or table.is_cut(state)
-        """Whether all that waits is of the last token, if that token had text. Of what is held,
-        that is true if it is only the beginning of a character."""
+        self.holds, self.waits, self.is_fresh = table.traits(state)
 
     __eq__ = object.__eq__  # a row is compared as an object, not as a dict
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -160,14 +164,12 @@ class Table(ABC):
         return row
 
     def learn(self, row: Row, token_id: int) -> Transition:
-        """Compute what ``token_id`` does in ``row``, and store it if the row is kept."""
+        """Compute what ``token_id`` does in ``row``, and store it if that can be."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
-        marks, is_stored = 0, row.is_kept
-        try:
-            text, after = self.step(row.state, token_id)
-        except UnknownTokenError:
-            text, after = self.step_unknown(row.state)
+        marks, is_stored = 0, self.is_bounded(row.state)
+        text, after = self.step(row.state, token_id)
+        if not self.knows(token_id):
             marks = MOVES | UNKNOWN | (NAMED if self.options.unknown_ids == "error" else 0)
             self._num_unknown += 1
             is_stored = is_stored and self._num_unknown <= MAX_UNKNOWN
@@ -223,13 +225,8 @@ class Table(ABC):
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         """Return the text that ``token_id`` gives in ``state``, and the state after it.
 
-        Raises UnknownTokenError; on the windowed route also RewriteError and what ``decode``
-        raises.
+        On the windowed route it raises RewriteError and what ``decode`` raises.
         """
-
-    @abstractmethod
-    def step_unknown(self, state: State) -> tuple[str, State]:
-        """Return the same for an id that the tokenizer does not have."""
 
     @abstractmethod
     def knows(self, token_id: int) -> bool:
@@ -252,16 +249,8 @@ class Table(ABC):
         """Return the text of what is held, and the state in which the stream continues."""
 
     @abstractmethod
-    def holds(self, state: State) -> bool:
-        """Whether anything is held in ``state``."""
-
-    @abstractmethod
-    def is_cut(self, state: State) -> bool:
-        """Whether only the beginning of a character is held in ``state``, which holds."""
-
-    @abstractmethod
-    def owes(self, state: State) -> bool:
-        """Whether earlier tokens may still give text that is not held."""
+    def traits(self, state: State) -> Traits:
+        """Return what a stream must know of ``state``."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:
@@ -272,9 +261,29 @@ class Table(ABC):
         return state
 
     @abstractmethod
+    def checked(self, state: Any) -> State:
+        """Return ``state``, which came from outside; ValueError and others if it is none."""
+
+    # --- JSON
+
     def dump(self, state: State) -> Any:
         """Return ``state`` as JSON; None for idle."""
+        return None if state == self.idle else as_json(state)
 
-    @abstractmethod
     def load(self, data: Any) -> State:
         """Return the state of ``dump``'s ``data``; ValueError and others if malformed."""
+        return self.checked(self.idle if data is None else from_json(data))
+
+
+def as_json(state: State) -> Any:
+    """Return a state: bytes as a dict, a tuple as a list, and all else as it is."""
+    if isinstance(state, tuple):
+        return [as_json(each) for each in state]
+    return {"hex": state.hex()} if isinstance(state, bytes) else state
+
+
+def from_json(data: Any) -> State:
+    """Return the state of which ``as_json`` made ``data``."""
+    if isinstance(data, list):
+        return tuple(from_json(each) for each in data)
+    return bytes.fromhex(data["hex"]) if isinstance(data, dict) else data

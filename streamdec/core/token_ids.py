@@ -17,10 +17,6 @@ from streamdec.protocols import Decoder
 logger = logging.getLogger("streamdec")
 
 
-class UnknownTokenError(KeyError):
-    """The tokenizer does not have an id. A KeyError of its own code is not caught."""
-
-
 MAX_TOKEN_ID = 2**32 - 1
 """Token ids are u32 in every engine and in the ``tokenizers`` library."""
 

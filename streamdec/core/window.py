@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers, replacers_of
-from streamdec.core.table import Table
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
+from streamdec.core.table import Table, Traits
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError, TokenizerLibraryError
 from streamdec.hooks import suppressed
@@ -95,7 +95,7 @@ class WindowTable(Table):
 
     def step(self, state: WindowState, token_id: int) -> tuple[str, WindowState]:
         if not self.knows(token_id):
-            raise UnknownTokenError(token_id)
+            return "", self.later(state, 1)
         text, after = self._step(state, token_id)
         text, tails = self.replacers.step(state.tails, text)
         is_out = text and not (after.pending or any(tails))
@@ -114,9 +114,6 @@ class WindowTable(Table):
             return new, self._bounded(WindowState(context, (), text, state.tails), text)
         return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
 
-    def step_unknown(self, state: WindowState) -> tuple[str, WindowState]:
-        return "", self.later(state, 1)
-
     def knows(self, token_id: int) -> bool:
         return self._piece is None or self._piece(token_id) is not None
 
@@ -128,13 +125,10 @@ class WindowTable(Table):
 
     # --- the window
 
-    def _text(self, ids: Sequence[int]) -> str:
-        return self._decode(ids) if ids else ""
-
     def _context(self, ids: tuple[int, ...], text: str, size: int) -> tuple[int, ...]:
         """Return the last ``size`` ids, or more, whose text is a whole end of ``text``."""
         for start in range(max(len(ids) - size, 0), 0, -1):
-            end = self._text(ids[start:])
+            end = self._decode(ids[start:])
             if end and text.endswith(end) and not end.startswith(REPLACEMENT):
                 return ids[start:]
         return ids
@@ -196,9 +190,9 @@ class WindowTable(Table):
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         context, tails = self._context_after(ids), self.replacers.start
         if tails:
-            text = self._text(ids[-HALF:])
+            text = self._decode(ids[-HALF:])
             tails = self.replacers.resynchronise(text) or self.replacers.step(tails, text)[1]
-        return WindowState(context, (), _without_held(self._text(context)), tails)
+        return WindowState(context, (), _without_held(self._decode(context)), tails)
 
     def _context_after(self, prompt: Sequence[int]) -> tuple[int, ...]:
         """Return the context after a prompt. Looks back until there is text."""
@@ -223,10 +217,10 @@ class WindowTable(Table):
         return (*once, *kept)[-HALF:]
 
     def flush(self, state: WindowState) -> str:
-        return self.replacers.flush(state.tails, _appended(state.given, self._text(state.ids)))
+        return self.replacers.flush(state.tails, _appended(state.given, self._decode(state.ids)))
 
     def release(self, state: WindowState) -> tuple[str, WindowState]:
-        text, start = self._text(state.ids), self.replacers.start
+        text, start = self._decode(state.ids), self.replacers.start
         new = self.replacers.flush(state.tails, _appended(state.given, text))
         if text.endswith(REPLACEMENT):  # a later id must not complete what was given as U+FFFD
             return new, WindowState((), (), "", start)
@@ -234,14 +228,9 @@ class WindowTable(Table):
 
     # --- what may be asked of a state
 
-    def holds(self, state: WindowState) -> bool:
-        return bool(state.pending) or any(state.tails)
-
-    def is_cut(self, state: WindowState) -> bool:
-        return True  # a stream may be clean in any state, because the state knows its age
-
-    def owes(self, state: WindowState) -> bool:
-        return True  # ``decode`` does not tell
+    def traits(self, state: WindowState) -> Traits:
+        # ``decode`` does not tell what is owed, but the state knows its age.
+        return Traits(bool(state.pending) or any(state.tails), waits=True, is_fresh=True)
 
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
@@ -250,30 +239,23 @@ class WindowTable(Table):
         except Exception:  # noqa: BLE001 (what ``decode`` raises)
             return b""
 
-    # --- JSON
-
-    def dump(self, state: WindowState) -> dict[str, Any]:
-        lists = {"context": state.context, "pending": state.pending, "tails": state.tails}
-        age = {"age": state.age} if state.age else {}
-        return {**{name: [*each] for name, each in lists.items()}, "given": state.given, **age}
-
-    def load(self, data: Any) -> WindowState:
-        context, pending, given, tails, age = WindowState(**data)
-        state = WindowState(tuple(context), tuple(pending), given, tuple(tails), age)
-        ids = state.ids
-        are_ids = all(type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids)
-        if not (are_ids and len(ids) <= MAX_WINDOW and isinstance(given, str)):
-            raise ValueError("expected a window of ids and the text given")
-        if not self.replacers.is_tails(state.tails):
+    def checked(self, state: Any) -> WindowState:
+        found = WindowState(*state)
+        ids, given = found.ids, found.given
+        are_ids = type(ids) is tuple and all(
+            type(each) is int and 0 <= each <= MAX_TOKEN_ID for each in ids
+        )
+        is_age = type(found.age) is int and found.age >= 0
+        if not (are_ids and is_age and len(ids) <= MAX_WINDOW):
+            raise ValueError("expected a window of ids, and its age")
+        if not self.replacers.is_tails(found.tails):
             raise ValueError("tails must be prefixes of the replaced patterns")
-        if type(age) is not int or age < 0:
-            raise ValueError(f"age must be a number of tokens, not {age!r:.40}")
-        text = self._text(ids)
+        text = self._decode(ids)
         fits = text.startswith(given) and given.startswith(_without_held(text))
         is_shorter = ids and given.startswith(text)  # an id may withhold what was given before
         if not (fits or is_shorter or text.endswith(REPLACEMENT)):
             raise ValueError("the given text is not that of the window")
-        return state
+        return found
 
 
 def _appended(given: str, text: str) -> str:
@@ -311,6 +293,8 @@ def full_decode(decoder: Decoder, skip_special_tokens: bool) -> Callable[[Sequen
         options["clean_up_tokenization_spaces"] = False
 
     def decode(token_ids: Sequence[int]) -> str:
+        if not token_ids:
+            return ""
         try:
             with suppressed:  # hooks get one event for a stream, not for each window
                 text = decoder.decode(list(token_ids), **options)

@@ -18,6 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.core.decode_options import Options
 from streamdec.core.rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
@@ -557,8 +558,8 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
     if name not in ALL:
         pytest.skip("no such tokenizer")
     tokenizer = wrapped(name)
-    machine = compile_rule(tokenizer, skip_special_tokens=False, byte_fallback="eager")
-    assert machine is not None
+    assert tokenizer.rules is not None
+    machine = compile_rule(tokenizer, tokenizer.rules, Options(skip_special_tokens=False))
     middle = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "x")
     x = machine.elements[middle]
     for token_id in range(tokenizer.vocab_size):

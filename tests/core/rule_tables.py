@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from streamdec import MockTokenizer
 from streamdec.core import utf8
-from streamdec.core.decode_options import ByteFallbackMode
+from streamdec.core.decode_options import ByteFallbackMode, Options, UnknownIds
 from streamdec.core.rules.base import State, TokenRule
 from streamdec.core.rules.compile import compile_rule
+from streamdec.core.table import as_json, from_json
 from streamdec.protocols import DecodingRule, TextRules
 
 T = TypeVar("T")
@@ -27,17 +28,16 @@ class Table:
         special: Sequence[Piece] = (),
         skip: bool = True,
         byte_fallback: ByteFallbackMode = "exact",
+        unknown_ids: UnknownIds = "skip",
     ) -> None:
         self.pieces = [*dict.fromkeys([*pieces, *special])]
         tokens = [piece.encode() if isinstance(piece, str) else piece for piece in self.pieces]
         skipped = [self.pieces.index(piece) for piece in special]
         self.tokenizer = MockTokenizer.from_tokens(tokens, skipped, rule)
-        machine = compile_rule(
-            self.tokenizer, skip_special_tokens=skip, byte_fallback=byte_fallback
-        )
-        assert machine is not None
+        assert self.tokenizer.rules is not None
+        options = Options(skip, byte_fallback, unknown_ids)
         self.skip = skip
-        self.machine: TokenRule = machine
+        self.machine: TokenRule = compile_rule(self.tokenizer, self.tokenizer.rules, options)
         self.ids = [self.pieces.index(piece) for piece in pieces]
 
     def step(self, state: State, token_id: int) -> tuple[bytes, State]:
@@ -75,13 +75,15 @@ class Table:
         assert text + utf8.flush(rest, self.machine.errors) == self.whole()
         for count, (_, state) in enumerate(self.steps(), 1):
             assert through_json(self.machine, state) == state
-            primed, _ = self.machine.prime(self.ids[:count], show_unknown=False)
+            primed, _ = self.machine.prime(self.ids[:count])
             assert primed == self.machine.settle(state)[1]
-        assert self.machine.prime((), show_unknown=False) == (self.machine.start, b"")
+        assert self.machine.prime(()) == (self.machine.start, b"")
 
 
 def through_json(machine: TokenRule, state: State) -> State:
-    return machine.load(json.loads(json.dumps(machine.dump(state))))
+    found = from_json(json.loads(json.dumps(as_json(state))))
+    assert machine.fits(found)
+    return found
 
 
 class Touched(list[T]):

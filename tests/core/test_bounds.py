@@ -17,6 +17,7 @@ from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
 from streamdec.core.shared_tables import table_for
+from streamdec.core.since import split
 from streamdec.protocols import BPESuffix
 from tests.support.wrappers import Bare
 
@@ -107,6 +108,19 @@ def ids_without_bytes_are_only_counted(case: str, route: str, times: int) -> Non
     if route == "bytes":
         names = [*before, *after]
         assert text + more.text == tokenizer.decode(names)
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [
+        (0, ([], [5, -3, None, 7])),
+        (2, ([5, -1], [-2, None, 7])),
+        (4, ([5, -3, None], [7])),
+        (5, ([5, -3, None, 7], [])),
+    ],
+)
+def test_entries_are_split_after_a_number_of_tokens(size: int, parts: Any) -> None:
+    assert split([5, -3, None, 7], size) == parts
 
 
 # --- text and stray bytes

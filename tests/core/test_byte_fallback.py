@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec import HuggingFaceTokenizer, StopSequenceDecoder
+from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.byte_fallback import fallback_byte, fallback_bytes
 from streamdec.protocols import ByteFallback, DecodingRule, Metaspace
 from tests.core.rule_tables import Table, through_json
@@ -47,6 +48,7 @@ YOU = "你".encode()
 EXACT: list[tuple[list[str], list[bytes]]] = [
     (pieces_of(YOU, "a"), [b"", b"", b"", YOU + b"a", b""]),
     (pieces_of(YOU), [b"", b"", b"", YOU]),
+    (pieces_of("😀".encode(), "a"), [b"", b"", b"", b"", "😀a".encode(), b""]),
     (pieces_of(YOU, b"A", "a"), [b"", b"", b"", b"", YOU + b"Aa", b""]),
     (pieces_of(YOU, b"\xff", b"A", "a"), [b"", b"", b"", BAD * 4, BAD, b"a", b""]),
     (pieces_of(b"\xff", "a", YOU, "b"), [BAD, b"a", b"", b"", b"", YOU + b"b", b""]),
@@ -113,7 +115,18 @@ def test_eager_spaced_runs_give_the_same_text_where_every_run_is_valid(
         assert through_json(table.machine, state) == state
 
 
-# --- JSON -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("byte_fallback", "parts"), [("exact", ("b", b".", "a")), ("eager", ("b", MARK))]
+)
+def test_a_stop_in_a_run_begins_in_the_first_token_of_the_run(
+    byte_fallback: ByteFallbackMode, parts: tuple[bytes | str, ...]
+) -> None:
+    names = pieces_of(*parts)
+    tokenizer = Table(ByteFallback(Metaspace()), *names).tokenizer
+    decoder = StopSequenceDecoder(tokenizer, stop=[".", " "], byte_fallback=byte_fallback)
+    assert decoder.feed(range(len(names))).finish_reason == "stop"
+    assert decoder.match is not None
+    assert decoder.match.tokens_before == 1
 
 
 def test_a_visible_stop_id_may_be_a_part_of_a_stripped_character() -> None:

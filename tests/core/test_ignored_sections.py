@@ -139,7 +139,7 @@ def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(spelli
 def test_a_start_needs_sections() -> None:
     snapshot = StopSequenceDecoder(TOKENIZER, StopConditions("x")).snapshot()
     with pytest.raises(SnapshotError, match="expected numbers from 0 to 0"):
-        StopSequenceDecoder.restore(TOKENIZER, resealed(snapshot, {"start": [None, 1]}))
+        StopSequenceDecoder.restore(TOKENIZER, resealed(snapshot, {"start": [None, 1, 0, []]}))
 
 
 # --- real tokenizers

@@ -17,7 +17,6 @@ from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceD
 from streamdec import Sequence as TokenSequence
 from streamdec.core import snapshots
 from streamdec.core.counting import MOST_COUNTED
-from streamdec.core.restoring import MOST_ENTRIES
 from streamdec.errors import RewriteError, SnapshotError
 from streamdec.protocols import (
     CTC,
@@ -171,14 +170,14 @@ def test_another_class_or_format_is_named() -> None:
     assert "the snapshot is of a Sequence; write Sequence.restore(" in refused(
         resealed(snapshot, {"machine": "sequence"})
     )
-    assert "format 2 is not known; this release reads 1" in refused(snapshot | {"format": 2})
+    assert "format 1 is not known; this release reads 2" in refused(snapshot | {"format": 1})
     assert "format None" in refused({})
     assert "a dict, not list" in refused([snapshot])
     with pytest.raises(SnapshotError):
         DecodeStream.restore(RAW, snapshot | {"machine": None})
 
 
-@pytest.mark.parametrize("version", [True, 1.0])
+@pytest.mark.parametrize("version", [True, 2.0])
 def test_a_format_that_only_equals_ours_is_not_known(version: object) -> None:
     assert "not known" in refused(DecodeStream(RAW).snapshot() | {"format": version})
 
@@ -227,7 +226,7 @@ numbers = st.one_of(
     st.sampled_from([2**31, 2**32, 2**62, 2**64, -(2**70), 10**40, 1e308, 0.5]),
 )
 texts = st.one_of(
-    st.text(max_size=6), st.sampled_from(["e4", "ff", "broken", "e4bd", "41", "a", " "])
+    st.text(max_size=6), st.sampled_from(["hex", "e4", "ff", "broken", "e4bd", "41", "a", " "])
 )
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, texts),
@@ -317,11 +316,11 @@ WRONG: dict[str, list[Any]] = {
     ],
     "since": [
         *([True], ["2"], [2.0], [2**32], [[2]], 2, None, [1 - MOST_COUNTED], [-MOST_COUNTED]),
-        *({"2": 1}, [2] * (MOST_ENTRIES + 1)),
+        *({"2": 1}, [2] * (snapshots.MOST_ENTRIES + 1)),
     ],
     "offsets": [[0], [1, 0], [0, 4], [-3, 0], [0.0, 1], None],
-    "start": [3, [0], [None, 1], [None, 0, 0, ["a"]], [[None, "zz"]]],
-    "clean": [3, [0], [None, 1], [None, 0, 0, ["a"]], [[None, "41"]]],
+    "start": [3, [0], [None, 1, 0, []], [None, 0, 0, ["a"]], [[None, {"hex": "zz"}], 0, 0, []]],
+    "clean": [3, [0], [None, 1, 0, []], [None, 0, 0, ["a"]], [[None, {"hex": "41"}], 0, 0, []]],
     "care": [[0], [0, 2], [-4, 0], 1, [None, None]],
     "end": [1, [], ["length"], "ended", True, {}],
     "match": [[False, 0, 0, 0, 0, 0, 0]],
@@ -343,12 +342,33 @@ def test_a_field_that_cannot_be_right_is_rejected(field: Any, value: object) -> 
     assert refused(resealed(inside_a_character(), {field: value}))
 
 
+NOTHING = {"hex": ""}
+IMPOSSIBLE: dict[str, list[Any]] = {
+    "at rest": [True, {"hex": "41"}],
+    "later token": [None, 1, "a"],
+    "word suffix": [None, ["a", "b"], [" a", "b"], ["", " "], [" ", "", ""], [0, ""]],
+    "repetition": [None, [1, True], ["a", 1]],
+    "exact run": [True, NOTHING, {"hex": "ff"}, {"hex": "c361"}, "whole"],
+    "spaced run": [None, [3, None], [0, {"hex": "e4"}], [1, NOTHING], [1, {"hex": "41"}]],
+    "leading strip": [None, [None, 3, NOTHING], [None, -1, NOTHING], [None, 0, {"hex": "c3"}]],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "state"), [(name, each) for name, states in IMPOSSIBLE.items() for each in states]
+)
+def test_a_state_that_a_rule_cannot_have_is_rejected(name: str, state: Any) -> None:
+    kind = KINDS[name]
+    changed = {"clean": [[state, NOTHING, []], 0, 0, []]}
+    assert "has no state" in refused(resealed(kind.stream().snapshot(), changed), kind.tokenizer)
+
+
 def test_entries_that_end_a_running_stream_are_rejected() -> None:
     decoder = StopSequenceDecoder(RAW, StopConditions("a b", stop_token_ids=[7], max_tokens=9))
     decoder.step_batch([1, 0])
     for since in ([0, 1], [7], [0, 7], [0] * 9, [0, 1, 0], [7, 0], [0] * 12, [0, -9], [-9]):
         changed = resealed(decoder.snapshot(), {"since": since})
-        with pytest.raises(SnapshotError, match=r"the ids since the clean point|the limit"):
+        with pytest.raises(SnapshotError, match=r"has ended|these fields: end|the limit"):
             StopSequenceDecoder.restore(RAW, changed)
 
 

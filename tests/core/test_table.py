@@ -78,7 +78,7 @@ def test_restored_streams_cannot_fill_the_table() -> None:
     table = table_of(tokenizer)
     with small_caches(100):
         for number in range(1_000):
-            place = [[[f" {number}", f"{number}"], ""]]
+            place = [[[f" {number}", f"{number}"], {"hex": ""}, []], 0, 0, []]
             DecodeStream.restore(tokenizer, resealed(snapshot, {"clean": place})).step(0)
         assert table.num_stored <= 101 + len(table.idle_row)
 

@@ -36,13 +36,13 @@ from tests.core.rule_tables import Table, Touched
 )
 def test_a_prompt_leaves_its_unfinished_character(prompt: list[bytes], pending: bytes) -> None:
     table = Table(RawBytes(), *prompt, b"<s>", special=[b"<s>"])
-    assert table.machine.prime(table.ids[:-1], show_unknown=False) == (None, pending)
+    assert table.machine.prime(table.ids[:-1]) == (None, pending)
 
 
 def test_unknown_ids_in_a_prompt_interrupt_a_character_only_if_they_are_shown() -> None:
-    table = Table(RawBytes(), b"\xe4")
-    assert table.machine.prime([0, 9], show_unknown=False) == (None, b"\xe4")
-    assert table.machine.prime([0, 9], show_unknown=True) == (None, b"")
+    assert Table(RawBytes(), b"\xe4").machine.prime([0, 9]) == (None, b"\xe4")
+    table = Table(RawBytes(), b"\xe4", unknown_ids="replace")
+    assert table.machine.prime([0, 9]) == (None, b"")
 
 
 LONG = 100_000
@@ -64,7 +64,7 @@ def test_only_the_needed_end_of_a_long_prompt_is_read(
 ) -> None:
     table = Table(rule, "a", "b", special=["<s>"])
     prompt = Touched([0, 1] * (LONG // 2))
-    table.machine.prime(prompt, show_unknown=False)
+    table.machine.prime(prompt)
     assert prompt.touched <= 8
 
 
@@ -72,7 +72,7 @@ def test_only_the_needed_end_of_a_long_prompt_is_read(
 def test_a_prompt_of_skipped_tokens_alone_is_read_once(rule: DecodingRule | TextRules) -> None:
     table = Table(rule, "a", special=["<s>"])
     prompt = Touched([1] * LONG)
-    assert table.machine.prime(prompt, show_unknown=False) == (table.machine.start, b"")
+    assert table.machine.prime(prompt) == (table.machine.start, b"")
     assert prompt.touched == LONG
 
 
@@ -81,4 +81,4 @@ def test_bad_ids_among_those_looked_at_are_named(rule: DecodingRule | TextRules)
     table = Table(rule, "a", special=["<s>"])
     for bad in (-1, 2**32, True, 1.0, None):
         with pytest.raises(TokenIdError, match="prompt token"):
-            table.machine.prime([1, bad, 1], show_unknown=False)  # type: ignore[list-item]
+            table.machine.prime([1, bad, 1])  # type: ignore[list-item]

@@ -235,11 +235,9 @@ def test_a_state_survives_json_while_text_is_missing() -> None:
 def test_a_state_has_no_more_ids_than_a_window() -> None:
     window = window_over(lambda ids: "a" * len(ids))
     text = "a" * MAX_WINDOW
-    memory = {"context": [0] * MAX_WINDOW, "pending": [], "given": text, "tails": []}
-    window.load(memory)
-    memory["context"] = [0] * (MAX_WINDOW + 1)
+    window.load([[0] * MAX_WINDOW, [], text, [], 0])
     with pytest.raises(ValueError, match="expected a window of ids"):
-        window.load({**memory, "given": "a" * (MAX_WINDOW + 1)})
+        window.load([[0] * (MAX_WINDOW + 1), [], text + "a", [], 0])
 
 
 def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:

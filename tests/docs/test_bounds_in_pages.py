@@ -8,7 +8,7 @@ import pytest
 
 from streamdec.backends import gguf_metadata, rank_files, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
-from streamdec.core import restoring, since, stop_set, stop_sets, table, window
+from streamdec.core import since, snapshots, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect, trial_main
@@ -103,7 +103,7 @@ def test_the_bounds_of_the_design_page_are_those_of_the_code(said: str) -> None:
 
 
 def test_numbers_written_as_words_are_those_of_the_code() -> None:
-    assert f"at most {restoring.MOST_ENTRIES:,}, and four for each code point" in SECURITY
+    assert f"at most {snapshots.MOST_ENTRIES:,}, and four for each code point" in SECURITY
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
     assert f"a window has at most {window.MAX_WINDOW} ids" in OFFSETS

@@ -16,7 +16,7 @@ from fuzz.edits import LONGEST, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
 from streamdec.backends import gguf
-from streamdec.core import restoring, utf8
+from streamdec.core import snapshots, utf8
 from streamdec.core.patterns import compile as patterns
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import FixedBytes
@@ -105,7 +105,7 @@ BREAKS = (
     Break("window", WindowTable, "_context", lambda _, ids, *__: ids[-1:]),
     Break("loading", gguf, "_byte", {}.__getitem__),
     Break("folders", folder_tokens, "_check_ids", lambda _: None),
-    Break("snapshots", restoring, "_restep", lambda *_: None),
+    Break("snapshots", snapshots, "_restep", lambda *_: None),
 )
 
 

@@ -8,9 +8,9 @@ A stop must be known to be complete at its last code point. A pattern that depen
 after its match raises ValueError. So does a back-reference: the automaton does not remember what a
 group matched.
 
-**What is ugly.** The parser, ``re._parser``, is private. A second parser of this syntax would be
-400 lines. Its trees were the same in Python 3.11 to 3.13. A part that this module does not know is
-refused, and a test reads a list of patterns with the parser, so that a change shows.
+**What is ugly.** The parser, ``re._parser``, and ``re._compiler`` are private. A second parser of
+this syntax would be 400 lines. Its trees were the same in Python 3.11 to 3.13. A part that this
+module does not know is refused, and a test reads a list of patterns, so that a change shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
-from re import _parser  # type: ignore[attr-defined]
+from re import _compiler, _parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from streamdec.core.patterns import automaton as graph
@@ -35,17 +35,8 @@ MAX_SOURCE = 8_192
 MAX_RANGES = 64
 """The most ranges of letters that end beyond ASCII: ``re`` needs milliseconds for each."""
 WIDE_RANGE = re.compile(r"-(?:\\?[^\0-\x7f]|\\[uUN])")
-LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.DOTALL
+LETTER_FLAGS = re.IGNORECASE | re.ASCII | re.UNICODE | re.DOTALL
 """The flags that change what one letter matches."""
-CATEGORIES = {
-    "CATEGORY_DIGIT": r"\d",
-    "CATEGORY_NOT_DIGIT": r"\D",
-    "CATEGORY_SPACE": r"\s",
-    "CATEGORY_NOT_SPACE": r"\S",
-    "CATEGORY_WORD": r"\w",
-    "CATEGORY_NOT_WORD": r"\W",
-}
-"""The names that ``re._parser`` has for these."""
 NEXT = (
     ", which asks for the next character: that is not known yet when the stop is complete. Leave "
     "it out, or name the character"
@@ -87,18 +78,10 @@ class StopPattern(NamedTuple):
 
 def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple[StopPattern, ...]:
     """Return ``read_pattern`` of each source. Together they are limited in size."""
-    size = sum(map(len, sources))
-    if size > MAX_SOURCE:
-        raise ValueError(
-            f"stop_regex: the patterns have {size:,} code points together; at most {MAX_SOURCE:,} "
-            "are allowed. Use fewer or shorter ones"
-        )
+    _check("code points", sum(map(len, sources)), MAX_SOURCE, "shorter ones")
     ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
-    if ranges > MAX_RANGES:
-        raise ValueError(
-            f"stop_regex: the patterns have {ranges} ranges that end beyond ASCII, such as [а-я]; "
-            f"at most {MAX_RANGES} are allowed. Use fewer or wider ones, or a class such as \\w"
-        )
+    told = "wider ones, or a class such as \\w"
+    _check("ranges that end beyond ASCII, such as [а-я]", ranges, MAX_RANGES, told)
     patterns: list[StopPattern] = []
     parts = ages = 0
     for source in sources:
@@ -106,22 +89,23 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
         nodes = len(patterns[-1].automaton.nodes)
         parts += nodes
         ages += nodes * patterns[-1].longest
-        if parts > MAX_PARTS:
-            raise ValueError(
-                f"stop_regex: the patterns have more than {MAX_PARTS:,} parts together, "
-                "repetitions counted: use fewer or smaller ones"
-            )
+        _check("parts, repetitions counted", parts, MAX_PARTS, "smaller ones")
         _check_ages(ages)
     return tuple(patterns)
 
 
-def _check_ages(ages: int) -> None:
-    """Raise ValueError if ``ages`` are more bits than a stream may keep."""
-    if ages > MAX_AGES:
+def _check(what: str, size: int, most: int, told: str) -> None:
+    """Raise ValueError if the patterns of a stream are too large together."""
+    if size > most:
         raise ValueError(
-            f"stop_regex: parts times the code points of the longest match are {ages:,}; at most "
-            f"{MAX_AGES:,} are allowed. Use a smaller max_match_length"
+            f"stop_regex: the patterns have {size:,} {what} together; at most {most:,} are "
+            f"allowed. Use fewer patterns, or {told}"
         )
+
+
+def _check_ages(ages: int) -> None:
+    what = "parts times code points of the longest match"
+    _check(what, ages, MAX_AGES, "a smaller max_match_length")
 
 
 @lru_cache(maxsize=16)
@@ -197,8 +181,9 @@ class _Builder:
         """That of the look-behind whose nodes are made."""
         self._looks: list[tuple[Any, int]] = []
         """The look-behinds, outer ones first: the parts of each, and the flags there."""
-        self._tests: dict[tuple[str, int], int] = {}
-        """The sets of letters: a pattern of each, its flags, and the bit of the test."""
+        self._bits: dict[tuple[str, int], int] = {}
+        """The bit of each set of letters, by its part and flags."""
+        self._tests: list[graph.Test] = []
         self._starts = [self._add(parts, parts.state.flags, 0, self.node(graph.MATCH))]
         for index, (inner, flags) in enumerate(self._looks):  # these may have inner ones
             self._width = inner.getwidth()[1]
@@ -213,9 +198,8 @@ class _Builder:
             room = (1 << max(most + 1 - left, 0)) - 1
             nodes.append(graph.Node(kind, value, tuple(last - each for each in nexts), room))
         starts = [last - each for each in reversed(self._starts)]
-        tests = [re.compile(spelled, flags).fullmatch for spelled, flags in self._tests]
         first = sum(node[-1] is not None for node in self.nodes)
-        return graph.Automaton(nodes, tests, starts, first)
+        return graph.Automaton(nodes, self._tests, starts, first)
 
     def node(self, kind: int, value: Any = None, *nexts: int) -> int:
         """Add a node, and return its number. Raises _RefusedError if there are too many."""
@@ -236,16 +220,19 @@ class _Builder:
         At least ``follow`` code points of the match come after ``parts``.
         """
         for number in reversed(range(len(parts))):
-            op, value = parts[number]
-            then = self._part(op.name, value, flags, follow, then)
+            then = self._part(parts[number], flags, follow, then)
             follow += parts[number : number + 1].getwidth()[0]
         return then
 
-    def _part(self, name: str, value: Any, flags: int, follow: int, then: int) -> int:
+    def _part(self, part: tuple[Any, Any], flags: int, follow: int, then: int) -> int:
+        name, value = part[0].name, part[1]
         match name:
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                test = _spelled(name, value), flags & LETTER_FLAGS
-                bit = self._tests.setdefault(test, graph.FIRST_TEST << len(self._tests))
+                flags &= LETTER_FLAGS
+                bit = self._bits.get((repr(part), flags))
+                if bit is None:
+                    bit = self._bits[repr(part), flags] = graph.FIRST_TEST << len(self._tests)
+                    self._tests.append(_test(part, flags))
                 return self.node(graph.READ, bit, then)
             case "BRANCH":
                 # Those that need no nodes all lead to ``then``.
@@ -319,30 +306,14 @@ def _refused_part(name: str) -> _RefusedError:
     return _RefusedError(why)
 
 
-def _spelled(name: str, value: Any) -> str:
-    """Return a pattern of the letters that a part matches."""
-    if name == "ANY":
-        return "."
-    if name != "IN":
-        return f"[{'^' if name == 'NOT_LITERAL' else ''}{re.escape(_letter(value))}]"
-    return f"[{''.join(_member(op.name, what) for op, what in value)}]"
-
-
-def _member(kind: str, value: Any) -> str:
-    """A part of ``[...]``."""
-    match kind:
-        case "NEGATE":
-            return "^"
-        case "LITERAL":
-            return re.escape(_letter(value))
-        case "RANGE":
-            return "-".join(re.escape(_letter(each)) for each in value)
-    if kind != "CATEGORY" or value.name not in CATEGORIES:
-        raise _refused_part(kind)
-    return CATEGORIES[value.name]
-
-
-def _letter(code: int) -> str:
-    if 0xD800 <= code < 0xE000:
+def _test(part: tuple[Any, Any], flags: int) -> graph.Test:
+    """Return the test whether a letter matches ``part``, compiled by ``re``."""
+    op, value = part
+    members = value if op.name == "IN" else [part]
+    ends = (each for _, what in members for each in (what if isinstance(what, tuple) else [what]))
+    if any(0xD800 <= end < 0xE000 for end in ends if end is not None):
         raise _RefusedError("has a lone surrogate, half of a character: write the whole character")
-    return chr(code)
+    state = _parser.State()
+    state.flags = flags
+    test: graph.Test = _compiler.compile(_parser.SubPattern(state, [part])).fullmatch
+    return test

@@ -3,16 +3,29 @@ r"""Token ids in, bytes out: what each token contributes in its place.
 A :class:`TokenRule` has each token's *element*, which is made of its piece on first use, and a
 small state. Which state is needed depends on how the tokenizer's library joins tokens:
 
-decoder of the library class what is remembered between two tokens RawBytes, ByteLevel, FixedBytes
-nothing Concatenation, ByteFallback (eager) Joined, Metaspace, WordPiece FirstThenLater whether any
-token came BPESuffix WordSuffix what the last token gives if another one follows CTC Collapse the
-last token, and whether any text came ByteFallback (exact) ExactRuns the open run of byte tokens
-ByteFallback with Metaspace RunsThenSpaces the run, and whether any token came strip_left
-LeadingStrip how many characters may still be removed
+===========================  ==============  ===================================================
+decoder of the library       class           what is remembered between two tokens
+===========================  ==============  ===================================================
+RawBytes, ByteLevel,         FixedBytes      nothing
+Concatenation,
+ByteFallback (eager)
+Joined, Metaspace,           FirstThenLater  whether any token came
+WordPiece
+BPESuffix                    WordSuffix      what the last token gives if another one follows
+CTC                          Collapse        the last token, and whether any text came
+ByteFallback (exact)         ExactRuns       the open run of byte tokens
+ByteFallback with Metaspace  RunsThenSpaces  the run, and whether any token came
+strip_left                   LeadingStrip    how many characters may still be removed
+===========================  ==============  ===================================================
 
 An example, for Metaspace ("\u2581" spells a space, and the first piece loses its spaces):
 
-state token bytes next state False "\u2581Hi" "Hi" True True "\u2581there" " there" True
+=====  =============  ========  ==========
+state  token          bytes     next state
+=====  =============  ========  ==========
+False  "\u2581Hi"     "Hi"      True
+True   "\u2581there"  " there"  True
+=====  =============  ========  ==========
 
 The rules were read off the ``tokenizers`` library (0.22 and 0.23), whose ``decode`` is the oracle
 of the tests. A state is an immutable, hashable value.
@@ -27,7 +40,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
 from streamdec.core import utf8
-from streamdec.core.token_ids import MAX_TOKEN_ID, UnknownTokenError, check_token_id
+from streamdec.core.decode_options import Options
+from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.protocols import TableDecoder
 
 State = Any
@@ -41,28 +55,37 @@ REPLACEMENT_BYTES = utf8.REPLACEMENT.encode()
 
 
 class Elements(dict[int, Element]):
-    """The element of each token id, made on first use; None for a skipped token.
+    """The element of each token id, made on first use; None if it has none.
 
-    An unknown id raises UnknownTokenError and is not stored: there are four billion of them.
+    That of unknown ids is not stored: there are four billion of them.
     """
 
-    __slots__ = ("_decoder", "_prepare", "_skip")
+    __slots__ = ("_decoder", "_prepare", "_skip", "_unknown")
 
-    def __init__(self, decoder: TableDecoder, prepare: Prepare, skip: bool) -> None:
+    def __init__(self, decoder: TableDecoder, rule: TokenRule, options: Options) -> None:
         # Weak, because tables live as long as their tokenizer; a stream holds the tokenizer.
         try:
             self._decoder: Callable[[], TableDecoder | None] = weakref.ref(decoder)
         except TypeError:  # no weak references to it: then it lives as long as its table
             self._decoder = lambda: decoder
-        self._prepare = prepare
-        self._skip = skip
+        self._prepare = rule.prepare
+        self._skip = options.skip_special_tokens
+        self._unknown = rule.replacement if options.unknown_ids == "replace" else None
 
-    def __missing__(self, token_id: int) -> Element:
+    def knows(self, token_id: int) -> bool:
+        """Whether the tokenizer has ``token_id``."""
+        return token_id in self or self._living().piece(token_id) is not None
+
+    def _living(self) -> TableDecoder:
         decoder = self._decoder()
         assert decoder is not None, "a stream outlived its tokenizer"
+        return decoder
+
+    def __missing__(self, token_id: int) -> Element:
+        decoder = self._living()
         piece = decoder.piece(token_id)
         if piece is None:
-            raise UnknownTokenError(token_id)
+            return self._unknown
         skipped = self._skip and decoder.is_skipped(token_id)
         element = self[token_id] = None if skipped else self._prepare(piece)
         return element
@@ -71,8 +94,8 @@ class Elements(dict[int, Element]):
 class TokenRule(ABC):
     """What each token contributes, given the state that the tokens before it left."""
 
-    elements: dict[int, Element]
-    """The element of each token id, None for a skipped one; ``compile_rule`` sets it."""
+    elements: Elements
+    """What each token contributes; ``compile_rule`` sets it."""
     errors = utf8.PER_PART
     """How invalid bytes become U+FFFD: utf8.PER_PART or utf8.PER_BYTE."""
     start: State = None
@@ -109,17 +132,13 @@ class TokenRule(ABC):
         """Return the bytes received and not yet output, if they are known."""
         return b""
 
-    def withholds(self, state: State) -> bool:
-        """Whether ``held`` would give anything, without the cost of giving it."""
-        return False
-
-    def is_bounded(self, state: State) -> bool:
-        """Whether a row is kept for ``state``, which can be hashed and is one of few."""
-        return not self.withholds(state)
-
     def waiting(self, state: State) -> int:
         """Return how many of the last tokens with bytes still have bytes to output."""
-        return 0
+        return len(self.held(state))
+
+    def fits(self, state: State) -> bool:
+        """Whether ``state``, which came from outside, can be a state of this rule."""
+        return state is None
 
     # --- what may be asked of an element
 
@@ -127,9 +146,9 @@ class TokenRule(ABC):
         """Return how many of the last bytes of ``advance`` are not of waiting tokens."""
         return len(data)
 
-    @abstractmethod
     def inside(self, element: Element) -> bytes:
         """Return the bytes of a token that has other tokens before and after it."""
+        return self.advance(self.idle, element)[0]
 
     def synchronises(self, element: Element) -> bool:
         """Whether the state after ``element`` does not depend on what came before it."""
@@ -137,15 +156,13 @@ class TokenRule(ABC):
 
     # --- a prompt
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Return the state after a prompt and the unfinished character that it ends in.
 
         Looks back only to the last token that settles the state.
         """
         elements: list[Element] = []
-        for element in self.contributions(reversed(token_ids), show_unknown):
+        for element in self.contributions(reversed(token_ids)):
             elements.append(element)
             if self.synchronises(element):
                 break
@@ -154,36 +171,15 @@ class TokenRule(ABC):
             _, state = self.advance(state, element)
         return self.settle(state)[1], b""
 
-    def contributions(
-        self, token_ids: Iterable[SupportsIndex], show_unknown: bool
-    ) -> Iterator[Element]:
+    def contributions(self, token_ids: Iterable[SupportsIndex]) -> Iterator[Element]:
         """Yield the elements of those tokens that contribute one."""
         for token_id in token_ids:
             # Looked up as it is first: a long prompt of skipped tokens is read to its end.
             if type(token_id) is not int or token_id < 0 or token_id > MAX_TOKEN_ID:
                 token_id = check_token_id(token_id, what="prompt token")
-            try:
-                element = self.elements[token_id]
-            except UnknownTokenError:
-                element = self.replacement if show_unknown else None
+            element = self.elements[token_id]
             if element is not None:
                 yield element
-
-    # --- JSON
-
-    def dump(self, state: State) -> Any:
-        """Return ``state`` as JSON."""
-        return [*state] if isinstance(state, tuple) else state
-
-    def load(self, data: Any) -> State:
-        """Return the state of ``dump``'s result. Raises ValueError for other data."""
-        expect(data is None, "null", data)
-
-
-def expect(condition: bool, expected: str, data: object) -> None:
-    """Raise ValueError unless ``condition`` holds of ``data``, a state from outside."""
-    if not condition:
-        raise ValueError(f"expected {expected}, got {data!r:.80}")
 
 
 # --- tokens whose bytes do not depend on their neighbours -----------------------------------------
@@ -225,15 +221,10 @@ class FixedBytes(TokenRule):
     def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
         return element, state
 
-    def inside(self, element: bytes) -> bytes:
-        return element
-
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Look at the last three bytes, which decide an unfinished character."""
         tail = b""
-        for element in self.contributions(reversed(token_ids), show_unknown):
+        for element in self.contributions(reversed(token_ids)):
             tail = element + tail
             if len(tail) >= 3:
                 break

@@ -19,7 +19,7 @@ import re
 from typing import Any
 
 from streamdec.core import utf8
-from streamdec.core.rules.base import REPLACEMENT_BYTES, Prepare, TokenRule, expect
+from streamdec.core.rules.base import REPLACEMENT_BYTES, Prepare, TokenRule
 from streamdec.core.rules.contextual import metaspace_forms
 from streamdec.protocols import Metaspace
 
@@ -47,13 +47,27 @@ def byte_or_bytes(piece: str) -> int | bytes:
 
 # --- runs of byte tokens, as the full decode renders them ----------------------------------------
 
-Run = Any
-"""An open run: None (no run), BROKEN, or (links, length, unfinished character). The links are
-(links before, byte): appending is O(1), and older states stay what they were."""
+Run = bytes | str | None
+"""An open run: its bytes; BROKEN; or None, no run."""
 BROKEN = "broken"
 
 
-class ExactRuns(TokenRule):
+class _Runs(TokenRule):
+    """A rule whose elements are bytes of runs (ints) and texts."""
+
+    def inside(self, element: int | bytes) -> bytes:
+        return bytes([element]) if isinstance(element, int) else super().inside(element)
+
+    def synchronises(self, element: int | bytes) -> bool:
+        return not isinstance(element, int)
+
+
+def _unfinished(run: bytes) -> bytes:
+    """Return the unfinished character at the end of ``run``."""
+    return utf8.decode(run[-3:], utf8.PER_BYTE)[1]
+
+
+class ExactRuns(_Runs):
     """A run is withheld until it closes; each byte of a broken one gives one U+FFFD."""
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
@@ -61,68 +75,37 @@ class ExactRuns(TokenRule):
             return self.flush(state) + element, None
         if state == BROKEN:
             return REPLACEMENT_BYTES, BROKEN
-        links, length, unfinished = state or (None, 0, b"")
-        data = unfinished + bytes([element])
-        text, rest = utf8.decode(data, utf8.PER_BYTE)
+        run = self.held(state)
+        data = _unfinished(run) + bytes([element])
+        text, _ = utf8.decode(data, utf8.PER_BYTE)
         # A good character encodes to the bytes it came from; so does U+FFFD if it was spelled out.
         if text and text.encode() != data:
-            return REPLACEMENT_BYTES * (length + 1), BROKEN
-        return b"", ((links, element), length + 1, rest)
+            return REPLACEMENT_BYTES * (len(run) + 1), BROKEN
+        return b"", run + bytes([element])
 
     def flush(self, state: Run) -> bytes:
-        is_bad = isinstance(state, tuple) and state[2]
-        return REPLACEMENT_BYTES * state[1] if is_bad else self.held(state)
+        run = self.held(state)
+        return REPLACEMENT_BYTES * len(run) if _unfinished(run) else run
 
     def release(self, state: Run) -> tuple[bytes, Run]:
         return self.flush(state), None
 
     def settle(self, state: Run) -> tuple[bytes, Run]:
-        if not isinstance(state, tuple):
-            return b"", state
-        unfinished = state[2]
-        return self.held(state).removesuffix(unfinished), self._run_of(unfinished)
-
-    def _run_of(self, data: bytes) -> Run:
-        run: Run = None
-        for byte in data:
-            _, run = self.advance(run, byte)
-        return run
+        run = self.held(state)
+        unfinished = _unfinished(run)
+        return run.removesuffix(unfinished), unfinished or (BROKEN if state == BROKEN else None)
 
     def held(self, state: Run) -> bytes:
-        if not isinstance(state, tuple):
-            return b""
-        links, length, _ = state
-        data = bytearray(length)
-        while links is not None:
-            length -= 1
-            links, data[length] = links
-        return bytes(data)
-
-    def withholds(self, state: Run) -> bool:
-        return isinstance(state, tuple)
-
-    def waiting(self, state: Run) -> int:
-        return int(state[1]) if isinstance(state, tuple) else 0
+        return state if isinstance(state, bytes) else b""
 
     def own(self, element: int | bytes, data: bytes) -> int:
         return min(len(data), 3) if isinstance(element, int) else len(element)
 
-    def inside(self, element: int | bytes) -> bytes:
-        return bytes([element]) if isinstance(element, int) else element
-
-    def synchronises(self, element: int | bytes) -> bool:
-        return not isinstance(element, int)
-
-    def dump(self, state: Run) -> Any:
-        return self.held(state).hex() if isinstance(state, tuple) else state
-
-    def load(self, data: Any) -> Run:
-        if data is None or data == BROKEN:
-            return data
-        expect(isinstance(data, str) and data != "", "null, 'broken' or hex", data)
-        run = self._run_of(bytes.fromhex(data))
-        expect(isinstance(run, tuple), "the bytes of an unbroken run", data)
-        return run
+    def fits(self, state: Any) -> bool:
+        if not isinstance(state, bytes):
+            return state is None or state == BROKEN
+        text, rest = utf8.decode(state, utf8.PER_BYTE)
+        return state != b"" and text.encode() + rest == state
 
 
 class EagerRuns(TokenRule):
@@ -138,27 +121,13 @@ class EagerRuns(TokenRule):
     def held(self, state: bytes | None) -> bytes:
         return state or b""
 
-    def withholds(self, state: bytes | None) -> bool:
-        return state is not None
-
-    def waiting(self, state: bytes | None) -> int:
-        return len(state or b"")
-
-    def inside(self, element: int) -> bytes:
-        return bytes([element])
-
-    def dump(self, state: bytes | None) -> Any:
-        return state and state.hex()
-
-    def load(self, data: Any) -> bytes | None:
-        expect(data is None or isinstance(data, str), "null or hex", data)
-        unfinished = bytes.fromhex(data or "")
-        is_begun = utf8.decode(unfinished, utf8.PER_BYTE) == ("", unfinished)
-        expect(is_begun, "a character's start", data)
-        return unfinished or None
+    def fits(self, state: Any) -> bool:
+        if isinstance(state, bytes):
+            return state != b"" and utf8.decode(state, utf8.PER_BYTE) == ("", state)
+        return state is None
 
 
-class RunsThenSpaces(TokenRule):
+class RunsThenSpaces(_Runs):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
     State: what came (nothing, a first run that is still open, or more), and the state of ``runs``.
@@ -204,26 +173,9 @@ class RunsThenSpaces(TokenRule):
     def held(self, state: tuple[int, Run]) -> bytes:
         return self._runs.held(state[1])
 
-    def withholds(self, state: tuple[int, Run]) -> bool:
-        return self._runs.withholds(state[1])
-
-    def waiting(self, state: tuple[int, Run]) -> int:
-        return self._runs.waiting(state[1])
-
-    def inside(self, element: int | bytes) -> bytes:
-        if isinstance(element, int):
-            return self._runs.inside(element)
-        return self._spaced(element, self.MORE)
-
-    def synchronises(self, element: int | bytes) -> bool:
-        return not isinstance(element, int)
-
-    def dump(self, state: tuple[int, Run]) -> Any:
-        return [state[0], self._runs.dump(state[1])]
-
-    def load(self, data: Any) -> tuple[int, Run]:
-        expect(isinstance(data, list) and len(data) == 2, "a stage and a run", data)
-        came, run = data
-        expect(type(came) is int and 0 <= came <= 2, "0, 1 or 2", came)
-        expect(came != self.NOTHING or run is None, "no run before any token", run)
-        return came, self._runs.load(run)
+    def fits(self, state: Any) -> bool:
+        match state:
+            case (int(came), run):
+                is_stage = came in range(3) and (came != self.NOTHING or run is None)
+                return is_stage and self._runs.fits(run)
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from streamdec.core import utf8
-from streamdec.core.decode_options import ByteFallbackMode
+from streamdec.core.decode_options import ByteFallbackMode, Options
 from streamdec.core.rules import byte_fallback as fallback
 from streamdec.core.rules import contextual as context
 from streamdec.core.rules.base import Elements, FixedBytes, TokenRule, byte_level, text_bytes
@@ -25,15 +25,10 @@ from streamdec.protocols import (
 )
 
 
-def compile_rule(
-    decoder: TableDecoder, *, skip_special_tokens: bool, byte_fallback: ByteFallbackMode
-) -> TokenRule | None:
-    """Return the TokenRule for the rules of ``decoder``; None if it has no rules."""
-    rules: TextRules | None = decoder.rules
-    if rules is None:
-        return None
-    token_rule = rule_for(rules.rule, byte_fallback)
-    token_rule.elements = Elements(decoder, token_rule.prepare, skip_special_tokens)
+def compile_rule(decoder: TableDecoder, rules: TextRules, options: Options) -> TokenRule:
+    """Return the TokenRule for the ``rules`` of ``decoder``."""
+    token_rule = rule_for(rules.rule, options.byte_fallback)
+    token_rule.elements = Elements(decoder, token_rule, options)
     char, count = rules.strip_left
     return context.LeadingStrip(token_rule, char.encode(), count) if count else token_rule
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os.path import commonprefix
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from streamdec.core.replacers import CLEANED_UP
-from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule, expect
+from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule
 from streamdec.protocols import CTC, Joined, Metaspace, WordPiece
 
 # --- tokens whose text depends on being the first -------------------------------------------------
@@ -30,12 +30,8 @@ class FirstThenLater(TokenRule):
     def advance(self, state: bool, element: Forms) -> tuple[bytes, bool]:
         return element[state], True
 
-    def inside(self, element: Forms) -> bytes:
-        return element[1]
-
-    def load(self, data: Any) -> bool:
-        expect(isinstance(data, bool), "true or false", data)
-        return bool(data)
+    def fits(self, state: State) -> bool:
+        return isinstance(state, bool)
 
 
 def joined_forms(rule: Joined, piece: str) -> Forms:
@@ -107,14 +103,13 @@ class WordSuffix(TokenRule):
     def inside(self, element: Suffixed) -> bytes:
         return element[0] + element[1][0].encode()
 
-    def load(self, data: Any) -> OpenEnd:
-        is_pair = isinstance(data, list) and len(data) == 2
-        expect(is_pair and all(isinstance(each, str) for each in data), "two strings", data)
-        followed, last = data
-        # One is the other with a space for each suffix, from the first suffix on.
-        ends = followed == last == "" or followed.startswith(" ")
-        expect(ends and followed.replace(" ", "") == last.replace(" ", ""), "an open end", data)
-        return followed, last
+    def fits(self, state: State) -> bool:
+        match state:
+            case (str(followed), str(last)):
+                # One is the other with a space for each suffix, from the first suffix on.
+                is_open = followed == last == "" or followed.startswith(" ")
+                return is_open and followed.replace(" ", "") == last.replace(" ", "")
+        return False
 
 
 def suffixed(suffix: str, piece: str) -> Suffixed:
@@ -147,20 +142,14 @@ class Collapse(TokenRule):
         # A token that is empty by now is not the first; one that only Metaspace empties is.
         return (later if came else first), (piece, came or bool(later))
 
-    def inside(self, element: Repeatable) -> bytes:
-        return element[2]
-
     def synchronises(self, element: Repeatable) -> bool:
         return bool(element[2])
 
-    def load(self, data: Any) -> tuple[str | None, bool]:
-        is_pair = isinstance(data, list) and len(data) == 2
-        expect(
-            is_pair and isinstance(data[0], str | None) and isinstance(data[1], bool),
-            "a token or null, and true or false",
-            data,
-        )
-        return data[0], data[1]
+    def fits(self, state: State) -> bool:
+        match state:
+            case (str() | None, bool()):
+                return True
+        return False
 
 
 def repeatable(rule: CTC, piece: str) -> Repeatable:
@@ -222,37 +211,26 @@ class LeadingStrip(TokenRule):
     def held(self, state: Stripping) -> bytes:
         return state[2] + self._inner.held(state[0])
 
-    def withholds(self, state: Stripping) -> bool:
-        return state[2] != b"" or self._inner.withholds(state[0])
-
     def waiting(self, state: Stripping) -> int:
         return self._inner.waiting(state[0])
 
     def own(self, element: Element, data: bytes) -> int:
         return min(len(data), self._inner.own(element, data))
 
-    def inside(self, element: Element) -> bytes:
-        return self._inner.inside(element)
+    def fits(self, state: State) -> bool:
+        match state:
+            case (inner, int(left), bytes(begun)):
+                is_begun = left > 0 and begun != self._char and self._char.startswith(begun)
+                is_count = 0 <= left <= self._count
+                return is_count and (begun == b"" or is_begun) and self._inner.fits(inner)
+        return False
 
-    def prime(
-        self, token_ids: Sequence[SupportsIndex], *, show_unknown: bool
-    ) -> tuple[State, bytes]:
+    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Read the front of a prompt for what may still be removed, and its end."""
         state = self.start
-        for element in self.contributions(token_ids, show_unknown):
+        for element in self.contributions(token_ids):
             _, state = self.advance(state, element)
             if state[1] == 0:
-                inner, tail = self._inner.prime(token_ids, show_unknown=show_unknown)
+                inner, tail = self._inner.prime(token_ids)
                 return (inner, 0, b""), tail
         return self.settle(state)[1], b""
-
-    def dump(self, state: Stripping) -> Any:
-        return [self._inner.dump(state[0]), state[1], state[2].hex()]
-
-    def load(self, data: Any) -> Stripping:
-        expect(isinstance(data, list) and len(data) == 3, "a state, a count and hex", data)
-        inner, left, begun = data[0], data[1], bytes.fromhex(data[2])
-        expect(type(left) is int and 0 <= left <= self._count, f"0 to {self._count}", left)
-        is_begun = left > 0 and begun != self._char and self._char.startswith(begun)
-        expect(begun == b"" or is_begun, "the beginning of what is stripped", begun)
-        return self._inner.load(inner), left, begun
