@@ -10,7 +10,6 @@ No table of the library says which tokens ``decode`` skips, so it decodes with a
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,9 +19,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
-from streamdec.protocols import TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span
 from streamdec.tokenizers._common import guarded
 
@@ -40,20 +37,9 @@ _PATIENCE = 0.1
 class HuggingFaceEncoder(BaseTokenizer):
     """The added tokens and the encoding methods of a tokenizer of ``tokenizers``."""
 
-    inline_chars: int = 512
-    """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
-
-    name: str
-    """Its path or name, for messages."""
-
     _tokenizer: Tokenizer
     _skipped: dict[int, bool]
     """The answers of ``is_skipped``, by token id."""
-
-    @property
-    @abstractmethod
-    def rules(self) -> TextRules | None:
-        """The rules of decoding; None if the decoder is unknown."""
 
     # --- added tokens -----------------------------------------------------------------------------
 
@@ -73,6 +59,9 @@ class HuggingFaceEncoder(BaseTokenizer):
         for token_id in sorted(self._added_tokens):
             if (text := self.id_to_token(token_id)) is not None:
                 yield text, token_id
+
+    def _special_names(self) -> list[str]:
+        return [self._added_tokens[i].content for i in sorted(self._special_ids)]
 
     # --- skipped tokens ---------------------------------------------------------------------------
 
@@ -97,8 +86,8 @@ class HuggingFaceEncoder(BaseTokenizer):
         """
         added = sorted(self._added_tokens)
         ordinary = [i for i in added if i not in self._special_ids]
-        with suppress(TokenizerLibraryError), suppressed:  # a decoder may panic
-            if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
+        with suppress(TokenizerLibraryError):  # a decoder may panic
+            if self._decode(added, True) == self._decode(ordinary, False):
                 return sorted(self._special_ids)
         return [i for i in added if self.is_skipped(i)]
 
@@ -111,12 +100,12 @@ class HuggingFaceEncoder(BaseTokenizer):
         contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
         # An unknown decoder may panic on an empty list.
         for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
-            with suppress(TokenizerLibraryError), suppressed:
+            with suppress(TokenizerLibraryError):
                 ids = [*before, token_id, *after]
-                shown = self.decode(ids, skip_special_tokens=False)
-                if shown != self.decode(ids, skip_special_tokens=True):
+                shown = self._decode(ids, False)
+                if shown != self._decode(ids, True):
                     return True
-                if shown != self.decode([*before, *after], skip_special_tokens=False):
+                if shown != self._decode([*before, *after], False):
                     return False
         # It never has text, so the answer does not matter.
         return token_id in self._special_ids

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,11 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import json_of_pieces
 from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
@@ -39,9 +38,7 @@ from streamdec.tokenizers._common import (
     fingerprint_of,
     guarded,
     packed,
-    sample_of,
 )
-from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["GGUFTokenizer"]
 
@@ -91,8 +88,6 @@ class GGUFTokenizer(BaseTokenizer):
     """
 
     tokenizer_type = "gguf"
-
-    inline_chars: int = 512
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
@@ -156,8 +151,7 @@ class GGUFTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         pieces = [
             self.piece(token_id) or b""
             for token_id in checked_ids(token_ids)
@@ -184,26 +178,13 @@ class GGUFTokenizer(BaseTokenizer):
             return bytes_of(_BYTE_LEVEL, text)
         return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        return self.piece(token_id)
-
-    def is_skipped(self, token_id: int) -> bool:
-        return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
-
     @cached_property
-    def _special(self) -> list[int]:
-        return [i for i in range(len(self._types)) if self.is_skipped(i)]
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        for token_id in self._special:
-            yield (self.piece(token_id) or b"").decode(errors="surrogateescape"), token_id
+    def _skipped_ids(self) -> frozenset[int]:
+        return frozenset(i for i, kind in enumerate(self._types) if kind in (_UNKNOWN, _CONTROL))
 
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
-
-    def sample_ids(self) -> list[int]:
-        return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
         return islice((i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1), 512)
@@ -228,8 +209,7 @@ class GGUFTokenizer(BaseTokenizer):
             return f"this file does not say how a text is split {split}"
         try:
             made = HuggingFaceTokenizer(self._library_tokenizer())
-            with suppressed:
-                fault = self._fault_of(made)
+            fault = self._fault_of(made)
         except (TokenizerLibraryError, ValueError) as error:
             fault = str(error.__cause__ or error)
         return made if not fault else f"{fault} {split}"
@@ -255,17 +235,24 @@ class GGUFTokenizer(BaseTokenizer):
         if self._kind == "bert":
             ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
             plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
-            wrong = [text for i, text in plain.items() if encoder.encode(text).ids != (i,)]
+            found = encoder._all_ids([*plain.values()], "parse", add_special_tokens=False)
+            tried = zip(plain.items(), map(Encoding, found), strict=True)
+            wrong = [text for (i, text), ids in tried if [*ids] != [i]]
             return f"the word {wrong[0]!r:.40} is encoded as other tokens" if wrong else ""
-        for text in [*SAMPLE_TEXTS, *(self.decode([i]) for i in words)]:
+        for text in [*SAMPLE_TEXTS, *(self._decode([i], True) for i in words)]:
             expected = text.replace(_SPACE, " ") if self._kind == "llama" else text
-            if self.decode(encoder.encode(text).ids) != expected:
+            [ids] = encoder._all_ids([text], "parse", add_special_tokens=False)
+            if self._decode(Encoding(ids), True) != expected:
                 return f"the text {text!r:.40} is encoded as tokens of other text"
         return ""
 
-    def _ids(self, text: str, special: Special) -> Sequence[int]:
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
         encoder = self._working_encoder()
-        return Encoding(encoder._all_ids([text], special, add_special_tokens=False)[0]).ids
+        found = encoder._all_ids(texts, special, add_special_tokens=False)
+        before, after = self._added if add_special_tokens else ((), ())
+        return [[*before, *Encoding(ids), *after] for ids in found]
 
     def _working_encoder(self) -> HuggingFaceTokenizer:
         if isinstance(self._encoder, str):
@@ -276,7 +263,7 @@ class GGUFTokenizer(BaseTokenizer):
         return self._working_encoder()._library_encode()
 
     @property
-    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
         first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")
         before = [first] if self._adds["bos"] and first is not None else []
         after = [
@@ -354,11 +341,9 @@ class GGUFTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return len(self._tokens)
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
-        others = (self._tokens[i] for i in self._special if i not in self._roles.values())
-        return SpecialTokens(**roles, additional_special_tokens=tuple(others))
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        return {role: self._tokens[token_id] for role, token_id in self._roles.items()}
 
 
 def _one_of(kind: Any) -> str:

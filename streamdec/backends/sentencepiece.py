@@ -18,34 +18,23 @@ Differences from the library:
 from __future__ import annotations
 
 import os
-import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress, pairwise
 from typing import Any
 
-from tokenizers import decoders
-
 from streamdec import hooks
+from streamdec.backends._decoder_chain import whole_decoder
 from streamdec.backends.rank_files import sha256_of
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
-from streamdec.tokenizers._common import (
-    any_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    packed,
-    refuse_special,
-    sample_of,
-)
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, packed
 from streamdec.tokenizers._extras import library
-from streamdec.tokenizers._instrumented import instrumented_decode
 from streamdec.tokenizers.folder_files import content_of
 
 __all__ = ["SentencePieceTokenizer"]
@@ -53,6 +42,7 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
 _EVERY = 2**31
+_ROLES = ("bos", "eos", "unk", "pad")
 _TRIED = 64
 """The number of pieces that are decoded by the library, too, when a model is loaded."""
 
@@ -78,8 +68,6 @@ class SentencePieceTokenizer(BaseTokenizer):
     """
 
     tokenizer_type = "sentencepiece"
-
-    inline_chars: int = 512
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
         self._take(*content_of(source, "SentencePiece model"))
@@ -140,8 +128,7 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         ids = checked_ids(token_ids).tolist()
         try:
             theirs = self._text(*ids)
@@ -186,7 +173,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         if skip_special_tokens:
             ids = [token_id for token_id in ids if token_id not in self._control]
         found = [piece for token_id in ids if (piece := self.piece(token_id)) is not None]
-        return guarded(self._chain.decode, found)
+        return self._whole(found)
 
     @cached_property
     def _spaced(self) -> frozenset[int]:
@@ -210,15 +197,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         return self._misnamed.union(self._control)
 
     @cached_property
-    def _chain(self) -> decoders.Decoder:
-        if isinstance(self.rules.rule, Metaspace):
-            return decoders.Metaspace()
-        if self._stripped == 1:
-            return decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-        stages = [decoders.ByteFallback(), decoders.Fuse()]
-        if self._stripped:
-            stages.append(decoders.Strip(" ", self._stripped, 0))
-        return decoders.Sequence(stages)
+    def _whole(self) -> Callable[[Sequence[str | bytes]], str]:
+        return whole_decoder(self.rules)
 
     @cached_property
     def _stripped(self) -> int:
@@ -264,17 +244,9 @@ class SentencePieceTokenizer(BaseTokenizer):
         kept = 1 if self._stripped == 1 else 0
         return text[:kept] + text[kept:].replace(_SPACE, " ")
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        piece = self.piece(token_id)
-        if piece is not None and self._processor.IsByte(token_id):
-            return bytes([int(piece[3:5], 16)])
-        return None if piece is None else piece.replace(_SPACE, " ").encode()
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        return ((name, token_id) for token_id, name in self._control.items())
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._control
+    @property
+    def _skipped_ids(self) -> Collection[int]:
+        return self._control
 
     @cached_property
     def _control(self) -> dict[int, str]:
@@ -287,35 +259,22 @@ class SentencePieceTokenizer(BaseTokenizer):
         control, unknown = list(self._control), self._unknown
         return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
-    def sample_ids(self) -> list[int]:
-        return sample_of(self._control, self._byte_ids(), self._size)
-
     def _byte_ids(self) -> Iterator[int]:
         return (i for i in range(self._size) if self._processor.IsByte(i))
 
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        if special == "forbid":
-            refuse_special(text, self._any_control)
-        if special != "parse" or self._any_control is None:
+        if special != "parse" or self._any_special is None:
             return self._encoded(text)
         ids: list[int] = []
-        for index, part in enumerate(self._any_control.split(text)):
-            ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
+        for index, part in enumerate(self._any_special.split(text)):
+            ids += self._ids_by_special_text[part][:1] if index % 2 else self._encoded(part)
         return ids
 
     def _encoded(self, text: str) -> list[int]:
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)
         return ids
-
-    @cached_property
-    def _control_ids(self) -> dict[str, int]:
-        return {name: i for i, name in reversed(self._control.items())}
-
-    @cached_property
-    def _any_control(self) -> re.Pattern[str] | None:
-        return any_of(self._control_ids)
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "sentencepiece", self._processor.EncodeAsIds
@@ -337,7 +296,7 @@ class SentencePieceTokenizer(BaseTokenizer):
             if encoding.text is None:
                 raise
         text = encoding.text
-        names = None if encoding.special == "text" else self._any_control
+        names = None if encoding.special == "text" else self._any_special
         spans, start = [], 0
         for index, part in enumerate([text] if names is None else names.split(text)):
             found = [(0, len(part))] if index % 2 else self._spans(part)
@@ -358,7 +317,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         return [(places[first], places[last]) for first, last in spans]
 
     @property
-    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
         bos = self._processor.bos_id()
         return ([bos] if bos >= 0 else [], [])
 
@@ -379,16 +338,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return self._size
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        processor = self._processor
-        roles = [processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()]
-        bos, eos, unk, pad = map(self.id_to_token, roles)
-        others = tuple(name for i, name in self._control.items() if i not in roles)
-        return SpecialTokens(
-            bos_token=bos,
-            eos_token=eos,
-            unk_token=unk,
-            pad_token=pad,
-            additional_special_tokens=others,
-        )
+    @property
+    def _role_texts(self) -> Mapping[str, str | None]:
+        ids = {role: getattr(self._processor, f"{role}_id")() for role in _ROLES}
+        return {f"{role}_token": self.id_to_token(i) for role, i in ids.items()}

@@ -1,33 +1,51 @@
-"""A tokenizer of transformers that is written in Python.
+"""Load a folder with transformers, where its class makes the tokenizer.
 
-In: the object that ``AutoTokenizer`` made. Out: a :class:`~streamdec.protocols.Tokenizer` whose ids
+In: a folder. Out: a :class:`~streamdec.HuggingFaceTokenizer` if ``AutoTokenizer`` makes a fast
+tokenizer whose class decodes as its backend does. Else a :class:`TransformersTokenizer`, whose ids
 and texts are those of the object's own ``encode`` and ``decode``. It has no rules, so its streams
-take the windowed route.
+take the windowed route. Code of the folder is not run, and nothing is downloaded.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamdec.encoding import Special, SpecialTokens
-from streamdec.errors import TokenizerLibraryError
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.core.shared_tables import tokenizer_for
+from streamdec.encoding import Special
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import ROLES
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import (
-    any_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    refuse_special,
-    sample_of,
-)
-from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, refuse_special
+from streamdec.tokenizers._extras import library
+
+
+def load_by_transformers(folder: Path, reason: str) -> HuggingFaceTokenizer | TransformersTokenizer:
+    """Return the tokenizer that transformers makes from ``folder``.
+
+    ``reason`` says why streamdec does not make it, for messages. Raises
+    :class:`~streamdec.errors.MissingExtraError`, with the command that installs transformers, and
+    :class:`~streamdec.TokenizerLoadError`.
+    """
+    what = f"{str(folder)!r} ({reason}) needs"
+    auto = library("transformers", "transformers", what).AutoTokenizer
+    try:
+        given = guarded(
+            auto.from_pretrained, str(folder), trust_remote_code=False, local_files_only=True
+        )
+    except TokenizerLibraryError as error:
+        cause = error.__cause__
+        failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
+        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
+    tokenizer = tokenizer_for(given)
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        return TransformersTokenizer(given, folder)
+    tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
+    return tokenizer
 
 
 def roles_of(given: Any) -> dict[str, str]:
@@ -47,8 +65,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     tokenizer_type = "transformers"
 
-    inline_chars = 512
-
     def __init__(self, given: Any, folder: Path) -> None:
         self.name = str(folder)
         self._given = given
@@ -58,8 +74,7 @@ class TransformersTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         """Decode as the object does; unknown ids have no text."""
         known = [i for i in checked_ids(token_ids) if self.piece(i) is not None]
         text: str = guarded(self._given.decode, known, skip_special_tokens=skip_special_tokens)
@@ -79,14 +94,11 @@ class TransformersTokenizer(BaseTokenizer):
         return {name: i for i, name in self._names.items() if i in ids}
 
     @cached_property
-    def _special_ids(self) -> frozenset[int]:
+    def _skipped_ids(self) -> frozenset[int]:
         return frozenset(self._special.values())
 
     def _special_texts(self) -> Iterable[tuple[str, int]]:
         return self._special.items()
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._special_ids
 
     rules = None
     """A class may decode in any way."""
@@ -100,21 +112,10 @@ class TransformersTokenizer(BaseTokenizer):
             return None
         return token if isinstance(token, str) and token not in self._by_name else None
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the UTF-8 of the text of ``token_id``; None if there is no token."""
-        if self.piece(token_id) is None:
-            return None
-        with suppressed:
-            return self.decode([token_id], skip_special_tokens=False).encode()
-
     @cached_property
     def fingerprint(self) -> str:
         kind = type(self._given).__name__
-        return fingerprint_of(kind, self._names, sorted(self._special_ids))
-
-    def sample_ids(self) -> list[int]:
-        sample = sample_of(sorted(self._special_ids), (), self.vocab_size)
-        return [i for i in sample if i in self._names]
+        return fingerprint_of(kind, self._names, sorted(self._skipped_ids))
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -133,10 +134,6 @@ class TransformersTokenizer(BaseTokenizer):
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)
 
-    @cached_property
-    def _any_special(self) -> re.Pattern[str] | None:
-        return any_of(self._special)
-
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
@@ -153,8 +150,6 @@ class TransformersTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return max(self._names, default=-1) + 1
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        roles = roles_of(self._given)
-        others = tuple(name for name in self._special if name not in roles.values())
-        return SpecialTokens(**roles, additional_special_tokens=others)
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        return roles_of(self._given)

@@ -1,15 +1,14 @@
 """A tokenizer's files on the Hugging Face Hub: cached, or downloaded if allowed.
 
-In: the id of a repository. Out: the folder of a snapshot that has a tokenizer, and its commit. The
-library ``huggingface_hub`` (extra ``hub``) finds and downloads the files. Its settings apply
-(``HF_HOME``, ``HF_ENDPOINT``, ``HF_TOKEN``).
+In: the id of a repository. Out: the folder of a snapshot that has a tokenizer. The library
+``huggingface_hub`` (extra ``hub``) finds and downloads the files. Its settings apply (``HF_HOME``,
+``HF_ENDPOINT``, ``HF_TOKEN``).
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.detect import detect_format
@@ -32,15 +31,6 @@ _FILES = (
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,95})?")
 
 
-class Snapshot(NamedTuple):
-    """The files of one commit."""
-
-    folder: Path
-    """Their folder."""
-    commit: str
-    """The id of the commit, in hexadecimal."""
-
-
 def is_hub_id(name: str) -> bool:
     """Return whether ``name`` could be the id of a repository, such as ``org/model``."""
     return _ID.fullmatch(name) is not None and not name.endswith((".git", "."))
@@ -48,11 +38,11 @@ def is_hub_id(name: str) -> bool:
 
 def find_snapshot(
     repo_id: str, revision: str | None = None, *, allow_download: bool = False
-) -> Snapshot:
-    """Return the snapshot of ``revision``: a branch, tag or commit; ``main`` if None.
+) -> Path:
+    """Return the folder of ``revision``: a branch, tag or commit; ``main`` if None.
 
-    A snapshot in the cache that has a tokenizer is used without a request to the Hub. Otherwise it
-    is downloaded, if ``allow_download`` is true.
+    Its name is the id of the commit. A snapshot in the cache that has a tokenizer is used without
+    a request to the Hub. Otherwise it is downloaded, if ``allow_download`` is true.
 
     Raises :class:`TokenizerLoadError`, which says what is missing and what to do, and
     :class:`MissingExtraError` without huggingface_hub.
@@ -60,7 +50,7 @@ def find_snapshot(
     if not is_hub_id(repo_id):
         raise TokenizerLoadError(f"{repo_id!r:.100} is not an id of the Hub, such as 'org/model'")
     found = _snapshot(repo_id, revision, local_files_only=True)
-    if isinstance(found, Snapshot):
+    if isinstance(found, Path):
         return found
     what = f"{repo_id!r} of the Hugging Face Hub"
     if revision is not None:
@@ -79,7 +69,7 @@ def find_snapshot(
     return found
 
 
-def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Snapshot | str:
+def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Path | str:
     """Return the snapshot, or why it could not be downloaded or has no tokenizer."""
     hub = library("huggingface_hub", "hub", "ids of the Hub need")
     try:
@@ -100,4 +90,4 @@ def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> 
     found = detect_format(folder)
     if found.format == "unsupported":  # without the advice for folders
         return found.description.partition(" (")[0]
-    return Snapshot(folder, folder.name)
+    return folder

@@ -89,12 +89,12 @@ def place_of(
         if not is_hub_id(name):
             raise TokenizerLoadError("; ".join(reasons))
     try:
-        snapshot = find_snapshot(hub_id, revision, allow_download=allow_download)
+        folder = find_snapshot(hub_id, revision, allow_download=allow_download)
     except (TokenizerLoadError, MissingExtraError) as error:
         if not reasons:
             raise
         raise TokenizerLoadError("; ".join([*reasons, f"from the Hub: {error}"])) from error
-    return Place(snapshot.folder, encoding, snapshot.commit)
+    return Place(folder, encoding, folder.name)
 
 
 def use_instead(given: object) -> str:

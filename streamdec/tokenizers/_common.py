@@ -7,10 +7,9 @@ import json
 import marshal
 import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
-from itertools import islice
 from typing import ParamSpec, TypeVar
 
 from streamdec.core.rules.base import byte_alphabet
@@ -90,13 +89,20 @@ def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
     return text.encode()
 
 
-def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:
+def sample_of(special: Sequence[int], single_bytes: Iterable[int], size: int) -> list[int]:
     """Return ids to verify a table with.
 
-    These are the first special ids, the ids of all bytes, and a spread of ids below ``size``.
+    These are special ids, the ids of all bytes, and ids below ``size``: a spread of each.
     """
-    spread = range(0, size, max(size // _SPREAD_IN_SAMPLE, 1))
-    return sorted({*islice(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
+    spread = spread_of(range(size), _SPREAD_IN_SAMPLE)
+    return sorted({*spread_of(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
+
+
+def spread_of(ids: Sequence[int], count: int) -> list[int]:
+    """Return up to ``count`` of ``ids``, evenly spread, with the first and the last."""
+    if len(ids) <= count:
+        return list(ids)
+    return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]
 
 
 def any_of(names: Iterable[str]) -> re.Pattern[str] | None:

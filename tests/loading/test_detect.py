@@ -108,18 +108,13 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),
         (b"#version: 0.2\nt h", "a list of BPE merges"),
         (b"<!doctype html><html>", "HTML or XML"),
-        (b"[PAD]\n[UNK]\n", "broken JSON"),
+        (b"[PAD]\n[UNK]\n", 'JSON without a "model"'),
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
-        (b"{", "broken JSON"),
-        (b"[" * 100_000, "broken JSON"),
-        (b"{\xff}", "broken JSON"),
-        (b"[1, 2]", "JSON that is not an object"),
-        (b"{}", "an empty JSON object"),
-        (b'{"config": {}, "vocab": []}', "a Tekken file without its settings"),
+        (b"{\xff}", 'JSON without a "model"'),
         (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
         (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
-        (json.dumps({"a": 0, "b": 1}).encode(), "a vocabulary"),
+        (json.dumps({'"a': 0, "b": 1}).encode("utf-8-sig"), "a vocabulary"),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
     ],
@@ -243,7 +238,6 @@ def test_no_more_is_read_than_a_tokenizer_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detect, "MAX_FILE", 1_000_000)
-    monkeypatch.setattr(detect, "_MAX_JSON", 100_000)
     late = b'{"x": "' + b"y" * 2_000_000 + b'", "model": {}}'
     (tmp_path / "t").write_bytes(late)
     assert found(tmp_path / "t").endswith('JSON without a "model"')

@@ -17,7 +17,6 @@ from streamdec import TokenizerLoadError, load_tokenizer
 from streamdec.children.child import ChildLimits
 from streamdec.errors import MissingExtraError
 from streamdec.loading import places, untrusted
-from streamdec.loading.hub import Snapshot
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
 from streamdec.loading.untrusted import Trial, limits_for
 from streamdec.preflight import inspect
@@ -260,7 +259,7 @@ def test_a_program_without_an_interpreter_is_told_what_to_do(
 def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This decoder does no harm while the file is loaded."""
     (tmp_path / "tokenizer.json").write_bytes(document(decoder=doubling("☃")))
-    monkeypatch.setattr(places, "find_snapshot", lambda *_, **__: Snapshot(tmp_path, "c" * 40))
+    monkeypatch.setattr(places, "find_snapshot", lambda *_, **__: tmp_path)
     with pytest.raises(TokenizerLoadError, match="its decoder may turn"):
         load_tokenizer("hf://org/model", fast="off")
     load_tokenizer("hf://org/model", fast="off", untrusted=False)
