@@ -18,7 +18,7 @@ from streamdec.children.child import ChildLimits
 from streamdec.errors import MissingExtraError
 from streamdec.loading import places, untrusted
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
-from streamdec.loading.untrusted import Trial, limits_for
+from streamdec.loading.untrusted import limits_for
 from streamdec.preflight import inspect
 from streamdec.tokenizers import EncodingSpec, HybridTokenizer
 from tests.support import files
@@ -277,14 +277,14 @@ def test_fastokens_is_built_in_the_child_first(
     tokenizer = load_tokenizer(path, fast="now", untrusted=True)
     assert tokenizer.report.active == "fastokens"
 
-    run = Trial.run
+    load = untrusted.try_loading
 
-    def failing(self: Trial, *, fast: bool) -> None:
-        if fast:
+    def failing(path: str, options: dict[str, Any], **limits: Any) -> None:
+        if options["fast"] == "now":
             raise TokenizerLoadError("the child died")
-        run(self, fast=fast)
+        load(path, options, **limits)
 
-    monkeypatch.setattr(Trial, "run", failing)
+    monkeypatch.setattr(untrusted, "try_loading", failing)
     background = load_tokenizer(path, fast="background", untrusted=True)
     assert isinstance(background, HybridTokenizer)
     report = background.wait()
