@@ -282,7 +282,7 @@ def test_a_later_failure_drops_no_request(
     def failing(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("no more threads")
 
-    monkeypatch.setattr(tokenizer, "_encode_short", failing)
+    monkeypatch.setattr(tokenizer._fast, "encode_short", failing)
     assert tokenizer.encode("the quick") == slow().encode("the quick")
     assert not caplog.text
     monkeypatch.setattr(FastEncoder, "ids", failing)
@@ -482,14 +482,14 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     program = (
         "import sys, time, threading\n"
         "from streamdec.backends import hybrid\n"
-        "from streamdec.fastpath import _fastokens, _fastokens_check\n"
-        "probes = _fastokens_check.probes_of\n"
+        "from streamdec.fastpath import _fastokens, _probes\n"
+        "probes = _probes.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"
         "    return probes(tokenizer)\n"
         "def compared(*_, **__):\n"
         "    print('it continues')\n"
-        "_fastokens_check.probes_of = slowly\n"
+        "_probes.probes_of = slowly\n"
         "_fastokens.FastEncoder.ids = compared\n"
         "hybrid.WORTH = 1\n"
         "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"
