@@ -12,14 +12,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pro
 from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.errors import StreamdecWarning
-from streamdec.tokenizers import HybridTokenizer
 from tests.support.zoo import ZOO
 
 TEXT_DIFFERS = "They are decoded as other text"
-
-
-def codes(found: tuple[Caveat, ...]) -> set[str]:
-    return {caveat.code for caveat in found}
 
 
 def of_code(tokenizer: Any, code: str) -> Caveat:
@@ -94,15 +89,6 @@ def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path
     assert "tokenizer.json': added tokens that a normalizer changes, or whose" in str(
         told[0].message
     )
-
-
-def test_ids_of_the_config_that_are_not_honoured(tmp_path: Path) -> None:
-    declared = {"9": {"content": "<x>", "special": True}}
-    folder = saved(tmp_path, words(), tokenizer_config={"added_tokens_decoder": declared})
-    with pytest.warns(StreamdecWarning, match="tokenizer_config.json has id 9 for '<x>'"):
-        tokenizer = load_tokenizer(folder)
-    assert isinstance(tokenizer, HybridTokenizer)
-    assert tokenizer.tokenizer_config_changes is not None
 
 
 @pytest.mark.parametrize(

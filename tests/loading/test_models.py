@@ -22,11 +22,6 @@ def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:
         assert encoding_of_model(f"{prefix}2025") == encoding
 
 
-def test_without_tiktoken_no_model_has_an_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    assert encoding_of_model("gpt-4o") is None
-
-
 @pytest.mark.parametrize(
     ("name", "encoding"),
     [

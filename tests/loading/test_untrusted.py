@@ -95,14 +95,6 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "deep JSON": (b'{"model": {"x": ' + b"[" * 200_000, "not a tokenizer.json"),
 }
 MORE: dict[str, tuple[bytes, str]] = {
-    "another slow regex": (
-        document(normalizer=replaced("b", Regex="a+$"), added_tokens=added("a" * 40_000, 9)),
-        "too much processor time",
-    ),
-    "endless ways": (
-        document(normalizer=replaced("b", Regex="(a|aa)+$"), added_tokens=added("a" * 1_000, 9)),
-        "retry-limit-in-match|too much processor time",
-    ),
     "a slow regex of a decoder": (
         unigram(*("a" * 9_000 + str(n) for n in range(99)), decoder=replaced("b", Regex="a+$")),
         "too much processor time",
@@ -112,16 +104,6 @@ MORE: dict[str, tuple[bytes, str]] = {
         "SIGABRT|too much (memory|processor time)",
     ),
     "a regex that is large": (tekken(r"(?=\w{200})a|" * 50 + "."), "memory|SIG"),
-    "a decoder with an empty pattern": (
-        document(decoder={"type": "Sequence", "decoders": [replaced("☃", String="")] * 40}),
-        "its decoder may turn|memory|time|SIG",
-    ),
-    "empty suffixes": (
-        document(
-            decoder={"type": "Sequence", "decoders": [{"type": "BPEDecoder", "suffix": ""}] * 40}
-        ),
-        "its decoder may turn|memory|time|SIG",
-    ),
 }
 
 
