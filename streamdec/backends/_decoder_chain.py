@@ -186,7 +186,8 @@ def whole_decoder(rules: TextRules) -> Callable[[Sequence[str | bytes]], str]:
         after = decoders.Sequence(stages)
         return lambda pieces: guarded(after.decode, [_joined(rule, pieces)])
     chain = decoders.Sequence([*_library_stages(rule), decoders.Fuse(), *stages])
-    return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
+    decode: Callable[..., str] = chain.decode
+    return lambda pieces: guarded(decode, pieces)
 
 
 def _joined(rule: RawBytes | Joined, pieces: Sequence[str | bytes]) -> str:

@@ -18,13 +18,10 @@ Differences from the library:
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate, compress, pairwise
 from typing import Any
 
-from streamdec import hooks
 from streamdec.backends._decoder_chain import whole_decoder
 from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Encoding, Special
@@ -107,7 +104,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         plain = [i for i in range(self._size) if i not in self._spaced]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
-            given, theirs = self._by_rules(ids, True), self._text(*ids)
+            given, theirs = self._decode(ids, True), self._text(*ids)
             if given != theirs:
                 told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
                 raise TokenizerLoadError(
@@ -129,51 +126,58 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- decoding ---------------------------------------------------------------------------------
 
     def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
-        ids = checked_ids(token_ids).tolist()
-        try:
-            theirs = self._text(*ids)
-        except TokenizerLibraryError:  # an id without a piece
-            return self._by_rules(ids, skip_special_tokens)
-        return self._as_here([ids], [theirs], skip_special_tokens)[0]
+        """Join the bytes of the pieces, which takes less time than the library or the rules.
 
-    def decode_batch(
-        self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
-    ) -> list[str]:
-        """Decode each list of ids in ``batch``, in the threads of the library.
-
-        ``skip_special_tokens`` and errors are as for ``decode``.
+        The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
         """
-        if batch and not hooks.installed:
-            with suppress(TypeError, ValueError, OverflowError, TokenizerLibraryError):
-                rows = [ids if type(ids) is list else checked_ids(ids).tolist() for ids in batch]
-                for ids in rows:
-                    array("I", ids)  # raises if they are not ids
-                theirs: list[str] = guarded(self._processor.DecodeIds, rows)
-                return self._as_here(rows, theirs, skip_special_tokens)
-        return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
+        ids = checked_ids(token_ids).tolist()
+        table = self._shown_bytes if skip_special_tokens else self._bytes
+        left_out = self._control if skip_special_tokens else {}
+        try:
+            data = list(map(table.__getitem__, ids))
+        except IndexError:  # an id without a piece
+            ids = [i for i in ids if i < self._size]
+            data = list(map(table.__getitem__, ids))
+        if self._bytes_of_first:
+            first = next((n for n, i in enumerate(ids) if i not in left_out), None)
+            if first is not None:
+                data[first] = self._bytes_of_first.get(ids[first], data[first])
+        try:
+            text = b"".join(data).decode()
+        except UnicodeDecodeError:
+            text = _SPACE
+        if _SPACE in text:
+            return self._whole([self._pieces[i] for i in ids if i not in left_out])
+        if self._strips and text.startswith(" "):
+            return text.lstrip(" ") if self._stripped == _EVERY else text[self._stripped :]
+        return text
 
-    def _as_here(
-        self, rows: list[list[int]], theirs: list[str], skip_special_tokens: bool
-    ) -> list[str]:
-        """Return the texts of ``rows``: the library's if nothing is particular in them."""
-        unlike = self._misnamed if skip_special_tokens else self._misnamed_or_control
-        spaced = self._spaced
-        return [
-            self._by_rules(ids, skip_special_tokens)
-            if (ids and ids[0] in spaced)
-            # Bytes may not be UTF-8, or spell U+2581.
-            or "\ufffd" in text
-            or _SPACE in text
-            or (unlike and not unlike.isdisjoint(ids))
-            else text
-            for ids, text in zip(rows, theirs, strict=True)
-        ]
+    @cached_property
+    def _strips(self) -> bool:
+        return self.rules.strip_left[1] > 0
 
-    def _by_rules(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
-        if skip_special_tokens:
-            ids = [token_id for token_id in ids if token_id not in self._control]
-        found = [piece for token_id in ids if (piece := self.piece(token_id)) is not None]
-        return self._whole(found)
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        """The bytes of each piece inside a text."""
+        found = [name.replace(_SPACE, " ").encode() for name in self._names]
+        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
+        for i in (*self._control, *self._unknown, *named):
+            found[i] = self.token_bytes(i) or b""
+        return found
+
+    @cached_property
+    def _shown_bytes(self) -> list[bytes]:
+        """The same, and nothing for pieces that are skipped."""
+        return [b"" if i in self._control else data for i, data in enumerate(self._bytes)]
+
+    @cached_property
+    def _bytes_of_first(self) -> dict[int, bytes]:
+        """The bytes of pieces that have others at the beginning of a text."""
+        rule = self.rules.rule
+        if isinstance(rule, ByteFallback) and rule.metaspace is None:
+            return {}
+        spaced = ((i, piece) for i, piece in enumerate(self._pieces) if _SPACE in piece)
+        return {i: piece.replace(_SPACE, "").encode() for i, piece in spaced}
 
     @cached_property
     def _spaced(self) -> frozenset[int]:
@@ -185,16 +189,6 @@ class SentencePieceTokenizer(BaseTokenizer):
             if name in ("", _SPACE) or _SPACE in name[:-1] or name.startswith("<0x")
         )
         return frozenset((*self._control, *self._unknown, *spaced))
-
-    @cached_property
-    def _misnamed(self) -> frozenset[int]:
-        """Pieces with the name of a byte that the library decodes as text."""
-        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
-        return frozenset(i for i in named if not self._processor.IsByte(i))
-
-    @cached_property
-    def _misnamed_or_control(self) -> frozenset[int]:
-        return self._misnamed.union(self._control)
 
     @cached_property
     def _whole(self) -> Callable[[Sequence[str | bytes]], str]:
@@ -231,18 +225,22 @@ class SentencePieceTokenizer(BaseTokenizer):
         return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
-        if not 0 <= token_id < self._size:
-            return None
-        text = self._names[token_id]
-        if self._processor.IsByte(token_id) or token_id in self._control:
-            return text
-        if token_id in self._unknown:
-            return self._unknown[token_id]
+        return self._pieces[token_id] if 0 <= token_id < self._size else None
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        """The piece of each id, for the rule."""
         if isinstance(self.rules.rule, Metaspace):
-            return text
-        # The rule removes each U+2581 of the first piece, and the library only the first one.
-        kept = 1 if self._stripped == 1 else 0
-        return text[:kept] + text[kept:].replace(_SPACE, " ")
+            found = list(self._names)
+        else:
+            # The rule removes each U+2581 of the first piece, and the library only the first one.
+            kept = 1 if self._stripped == 1 else 0
+            found = [name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names]
+        for i in (*self._control, *self._byte_ids()):
+            found[i] = self._names[i]
+        for i, text in self._unknown.items():
+            found[i] = text
+        return found
 
     @property
     def _skipped_ids(self) -> Collection[int]:
@@ -260,7 +258,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
     def _byte_ids(self) -> Iterator[int]:
-        return (i for i in range(self._size) if self._processor.IsByte(i))
+        is_byte = guarded(self._processor.IsByte, list(range(self._size)))
+        return compress(range(self._size), is_byte)
 
     # --- encoding ---------------------------------------------------------------------------------
 
