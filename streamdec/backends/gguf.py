@@ -29,6 +29,7 @@ from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadEr
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import json_of_pieces
 from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
+from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
@@ -99,7 +100,11 @@ class GGUFTokenizer(BaseTokenizer):
             raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
     def _take(self, data: dict[str, Any]) -> None:
-        self._kind = _one_of(data.get("model"))
+        self._kind = str(data.get("model"))
+        if self._kind not in _KINDS:
+            known = ", ".join(_KINDS)
+            what = f"unknown kind of GGUF tokenizer {data.get('model')!r:.80}"
+            raise ValueError(f"{what}; expected one of {known}")
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._tokens = [text or f"[EMPTY_{i}]" for i, text in texts]
@@ -209,7 +214,8 @@ class GGUFTokenizer(BaseTokenizer):
             return f"this file does not say how a text is split {split}"
         try:
             made = HuggingFaceTokenizer(self._library_tokenizer())
-            fault = self._fault_of(made)
+            with suppressed:
+                fault = self._fault_of(made)
         except (TokenizerLibraryError, ValueError) as error:
             fault = str(error.__cause__ or error)
         return made if not fault else f"{fault} {split}"
@@ -235,14 +241,11 @@ class GGUFTokenizer(BaseTokenizer):
         if self._kind == "bert":
             ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
             plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
-            found = encoder._all_ids([*plain.values()], "parse", add_special_tokens=False)
-            tried = zip(plain.items(), map(Encoding, found), strict=True)
-            wrong = [text for (i, text), ids in tried if [*ids] != [i]]
+            wrong = [text for i, text in plain.items() if encoder.encode(text).ids != (i,)]
             return f"the word {wrong[0]!r:.40} is encoded as other tokens" if wrong else ""
-        for text in [*SAMPLE_TEXTS, *(self._decode([i], True) for i in words)]:
+        for text in [*SAMPLE_TEXTS, *(self.decode([i]) for i in words)]:
             expected = text.replace(_SPACE, " ") if self._kind == "llama" else text
-            [ids] = encoder._all_ids([text], "parse", add_special_tokens=False)
-            if self._decode(Encoding(ids), True) != expected:
+            if self.decode(encoder.encode(text).ids) != expected:
                 return f"the text {text!r:.40} is encoded as tokens of other text"
         return ""
 
@@ -315,8 +318,11 @@ class GGUFTokenizer(BaseTokenizer):
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
         typed = [*zip(self._tokens, self._types, strict=True)]
-        names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in typed]
-        words = (t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE))
+        words = [t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE)]
+        names = [
+            text if kind != _NORMAL else text[1:] if text.startswith(_SPACE) else f"##{text}"
+            for text, kind in typed
+        ]
         is_cased = any(word != word.lower() for word in words)
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
         unknown = names[self._roles["unk_token"]]
@@ -346,13 +352,6 @@ class GGUFTokenizer(BaseTokenizer):
         return {role: self._tokens[token_id] for role, token_id in self._roles.items()}
 
 
-def _one_of(kind: Any) -> str:
-    if kind not in _KINDS:
-        known = ", ".join(_KINDS)
-        raise ValueError(f"unknown kind of GGUF tokenizer {kind!r:.80}; expected one of {known}")
-    return str(kind)
-
-
 def _types_of(data: dict[str, Any], size: int) -> list[int]:
     if not size:
         raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
@@ -364,10 +363,6 @@ def _types_of(data: dict[str, Any], size: int) -> list[int]:
     if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
         raise ValueError(f"a token has the unknown type {min(strange)}")
     return types
-
-
-def _in_word_piece(text: str) -> str:
-    return text[1:] if text.startswith(_SPACE) else f"##{text}"
 
 
 def _unescaped(text: str) -> bytes:

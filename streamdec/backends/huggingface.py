@@ -182,7 +182,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
+    def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         decode = self._tokenizer.decode
         try:
             text: str = guarded(decode, token_ids, skip_special_tokens=skip_special_tokens)

@@ -1,9 +1,8 @@
-"""Load a folder with transformers, where its class makes the tokenizer.
+"""A tokenizer of transformers that is written in Python.
 
-In: a folder. Out: a :class:`~streamdec.HuggingFaceTokenizer` if ``AutoTokenizer`` makes a fast
-tokenizer whose class decodes as its backend does. Else a :class:`TransformersTokenizer`, whose ids
+In: the object that ``AutoTokenizer`` made. Out: a :class:`~streamdec.protocols.Tokenizer` whose ids
 and texts are those of the object's own ``encode`` and ``decode``. It has no rules, so its streams
-take the windowed route. Code of the folder is not run, and nothing is downloaded.
+take the windowed route.
 """
 
 from __future__ import annotations
@@ -13,39 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.core.shared_tables import tokenizer_for
 from streamdec.encoding import Special
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import TokenizerLibraryError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, refuse_special
-from streamdec.tokenizers._extras import library
-
-
-def load_by_transformers(folder: Path, reason: str) -> HuggingFaceTokenizer | TransformersTokenizer:
-    """Return the tokenizer that transformers makes from ``folder``.
-
-    ``reason`` says why streamdec does not make it, for messages. Raises
-    :class:`~streamdec.errors.MissingExtraError`, with the command that installs transformers, and
-    :class:`~streamdec.TokenizerLoadError`.
-    """
-    what = f"{str(folder)!r} ({reason}) needs"
-    auto = library("transformers", "transformers", what).AutoTokenizer
-    try:
-        given = guarded(
-            auto.from_pretrained, str(folder), trust_remote_code=False, local_files_only=True
-        )
-    except TokenizerLibraryError as error:
-        cause = error.__cause__
-        failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
-        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
-    tokenizer = tokenizer_for(given)
-    if not isinstance(tokenizer, HuggingFaceTokenizer):
-        return TransformersTokenizer(given, folder)
-    tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
-    return tokenizer
 
 
 def roles_of(given: Any) -> dict[str, str]:

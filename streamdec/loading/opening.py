@@ -6,12 +6,15 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
+from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.errors import TokenizerLoadError
+from streamdec.core.shared_tables import tokenizer_for
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath.options import FastOptions
 from streamdec.folders.agreement import compare
 from streamdec.folders.folder_tokens import has_config
@@ -19,6 +22,8 @@ from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
 from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import read_bounded
 from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
 
@@ -64,11 +69,9 @@ def open_tokenizer(
                 )
             tokenizer = _of_other_format(found, place)
         except NotFollowedError as error:
-            from streamdec.backends.transformers_object import load_by_transformers
-
             reason = str(error)
             folder = found.path if found.path.is_dir() else found.path.parent
-            tokenizer = load_by_transformers(folder, reason)
+            tokenizer = _by_transformers(folder, reason)
         if applies and place.encoding is None:
             compare(tokenizer, found.path, is_error=found.format == "tiktoken")
     tokenizer.report = TokenizerReport(
@@ -126,6 +129,34 @@ def _of_other_format(found: Detected, place: Place) -> BaseTokenizer:
     options = {"encoding": place.encoding} if found.format == "tiktoken" else {}
     loaded: BaseTokenizer = kind(found.path, **options)
     return loaded
+
+
+def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
+    """Return the tokenizer that transformers makes from ``folder``.
+
+    It is a HuggingFaceTokenizer if ``AutoTokenizer`` makes a fast tokenizer whose class decodes as
+    its backend does. Code of the folder is not run, and nothing is downloaded. ``reason`` says why
+    streamdec does not make it, for messages. Raises
+    :class:`~streamdec.errors.MissingExtraError`, with the command that installs transformers, and
+    :class:`~streamdec.TokenizerLoadError`.
+    """
+    what = f"{str(folder)!r} ({reason}) needs"
+    auto = library("transformers", "transformers", what).AutoTokenizer
+    try:
+        given = guarded(
+            auto.from_pretrained, str(folder), trust_remote_code=False, local_files_only=True
+        )
+    except TokenizerLibraryError as error:
+        cause = error.__cause__
+        failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
+        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
+    from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
+
+    tokenizer = tokenizer_for(given)
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        return TransformersTokenizer(given, folder)
+    tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
+    return tokenizer
 
 
 def _reason(tokenizer: BaseTokenizer, found: Detected | None) -> str:

@@ -69,7 +69,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return [[*before, *ids, *after] for ids in found] if before or after else found
 
     @abstractmethod
-    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
+    def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """Return the text of ``token_ids``, which are not checked."""
 
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:

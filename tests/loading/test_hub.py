@@ -13,7 +13,7 @@ import pytest
 
 from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
-from streamdec.loading.hub import find_snapshot, is_hub_id
+from streamdec.loading.places import find_snapshot, is_hub_id
 from tests.support.files import tekken
 from tests.support.zoo import ZOO
 
