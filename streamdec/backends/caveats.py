@@ -79,10 +79,11 @@ def _of_added(tokenizer: HuggingFaceTokenizer, library: Tokenizer) -> Iterator[C
         return
     special = (i for i, token in added if i in found and token.special)
     shown = next((found[i] for i in special if not tokenizer.is_skipped(i)), None)
-    told = "" if shown is None else f", and skip_special_tokens=True does not skip {shown!r:.40}"
+    skipping = f", and skip_special_tokens=True does not skip {shown!r:.40}"
+    told = "" if shown is None else f"{skipping}. Set normalized to false in the file"
     yield Caveat(
         "ADDED_TOKEN_OF_OTHER_TEXT",
-        "added tokens that a normalizer changes, or whose letters stand for bytes",
+        "added tokens that a normalizer changes, or whose letters are decoded as bytes",
         f"They are decoded as other text{told}.",
         found,
     )

@@ -65,7 +65,10 @@ _OTHER_JSON = {
     "a tokenizer_config.json, which does not hold the tokenizer (name its folder)": re.compile(
         rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:'
     ),
-    _ABOUT_VOCABULARY: re.compile(rb'\A(\xef\xbb\xbf)?\s*\{\s*"([^"\\]|\\.)*"\s*:\s*[0-9]+\s*[,}]'),
+    _ABOUT_VOCABULARY: re.compile(
+        rb'\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z',
+        re.DOTALL,
+    ),
 }
 _GGUF = b"GGUF"
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")

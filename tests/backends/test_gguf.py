@@ -79,16 +79,6 @@ def test_letters_of_added_tokens_are_letters(tmp_path: Path) -> None:
     assert ours.decode([3, 2, 7]) == " he"
 
 
-def test_words_of_bert(tmp_path: Path) -> None:
-    tokens = {"tokens": ["[CLS]", "▁hello", "s", "▁there"], "token_type": [3, 1, 1, 1]}
-    ours = made(tmp_path, model="bert", scores=None, **tokens)
-    assert ours.decode([0, 1, 2, 3]) == "hellos there"
-    with pytest.raises(EncodeError, match="it has no unknown token"):
-        ours.encode("hello")
-    with pytest.raises(EncodeError, match=r"how a text is split \(of the kind t5"):
-        made(tmp_path, model="t5").encode("hello")
-
-
 BERT: dict[str, Any] = {
     "model": "bert",
     "tokens": ["[UNK]", "[CLS]", "[SEP]", "▁hello", "s", "▁there", "▁!", "<tool>"],
@@ -132,16 +122,6 @@ def test_padding_of_the_unknown_type_does_not_spoil_encoding(tmp_path: Path) -> 
     assert padded.encode("hello").ids == made(tmp_path).encode("hello").ids
 
 
-def test_bytes_and_spaces_of_gemma(tmp_path: Path) -> None:
-    gemma = made(tmp_path, model="gemma4", pre=None)
-    hello, e2, bd = IDS["\u2581hello"], IDS["<0xC3>"], IDS["<0xA9>"]
-    assert gemma.decode([hello, e2, bd, hello]) == " helloé hello"
-    stream = DecodeStream(gemma)
-    assert "".join(map(stream.step, [hello, e2, bd])) == " helloé"
-    with pytest.raises(EncodeError, match="of the kind gemma4"):
-        gemma.encode("hello")
-
-
 def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
     ours = made(tmp_path, **BYTE_LEVEL)
     assert ours.encode("he he<end>").ids == (2, 4, 7)
@@ -160,6 +140,10 @@ NO_TRIAL: dict[str, tuple[dict[str, Any], str]] = {
     "a token with two ids": (
         {"tokens": ["<unk>", "a", "a"], "token_type": [2, 1, 1], "scores": [0.0, 0.0, 0.0]},
         "the token 'a' has two ids",
+    ),
+    "no unknown token": (
+        {"model": "bert", "tokens": ["[CLS]", "▁hello"], "token_type": [3, 1], "scores": None},
+        "it has no unknown token",
     ),
     "no scores": ({"scores": None}, "it has 0 scores for"),
     "no byte tokens": (

@@ -46,20 +46,6 @@ def test_written_values_are_read_unchanged(
     assert read(content, tmp_path, "a") == {k: v for k, v in values.items() if k[:1] == "a"}
 
 
-@given(st.data())
-def test_a_truncated_file_or_another_file_raises_only_tokenizer_load_error(
-    tmp_path: Path, data: st.DataObject
-) -> None:
-    content = bytearray(gguf([("a", "text"), ("b", [1, 2, 3]), ("c", ["x", "yy"]), ("d", True)]))
-    for _ in range(data.draw(st.integers(0, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(content)))
-    try:
-        read(bytes(content[:cut]), tmp_path, data.draw(st.sampled_from(["", "b", "x"])))
-    except TokenizerLoadError as error:
-        assert "file.gguf" in str(error)  # noqa: PT017 (no error is fine, too)
-
-
 def number(value: int) -> bytes:
     return struct.pack("<Q", value)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import random
 import sys
 import warnings
 from functools import cache
@@ -96,14 +95,6 @@ def test_decode_depends_only_on_rules_pieces_and_skipped_ids(
 def real_file(request: pytest.FixtureRequest) -> Path:
     """The scope groups the tests by file, so that few files are loaded twice."""
     return request.param  # type: ignore[no-any-return]
-
-
-def test_real_files_decode_as_their_tables_say(real_file: Path) -> None:
-    tokenizer, draw = from_file(real_file), random.Random(1)
-    sample = tokenizer.sample_ids()
-    for length in range(60):
-        check_table(tokenizer, draw.choices(sample, k=length))
-        check_table(tokenizer, draw.choices(range(tokenizer.vocab_size + 9), k=length))
 
 
 @pytest.mark.parametrize("name", ALL)

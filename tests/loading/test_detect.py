@@ -101,6 +101,7 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
         (json.dumps({'"a': 0, "b": 1}).encode("utf-8-sig"), "a vocabulary"),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
+        (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
     ],
 )
