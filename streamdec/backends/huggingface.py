@@ -271,7 +271,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     @property
     def _role_texts(self) -> Mapping[str, str]:
-        """The roles of a ``tokenizer_config.json`` beside the file, if their tokens have ids.
+        """The roles in a ``tokenizer_config.json`` beside the file that have ids.
 
         Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """

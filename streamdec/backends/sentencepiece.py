@@ -126,7 +126,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     # --- decoding ---------------------------------------------------------------------------------
 
     def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
-        """Join the bytes of the pieces, which takes less time than the library or the rules.
+        """Join the bytes of the pieces, which is faster than the library.
 
         The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
         """

@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[str]:
-    """Return at most 1,000 phrases, each about an id that a file and ``table`` have otherwise.
+    """Return a phrase for each id of a file that ``table`` contradicts, at most 1,000.
 
     Malformed files declare nothing: other readers report those that are used.
     """

@@ -310,7 +310,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     # --- decoding ---------------------------------------------------------------------------------
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """Return the text of ``token_ids``; see :meth:`streamdec.protocols.Decoder.decode`."""
+        """Return the text, as :meth:`streamdec.protocols.Decoder.decode` describes."""
         if not _is_measured():
             return self._decode(token_ids, skip_special_tokens)
         size = length_hint(token_ids)  # 0 for an iterator without a length
@@ -347,7 +347,7 @@ def _measured(
     call: Callable[[], T],
     count: Callable[[T | None], tuple[int, int, int]],
 ) -> T:
-    """Return ``call()``, and report it to hooks as an operation of the library ``by``.
+    """Return ``call()``, and report it to hooks as an operation of ``by``.
 
     ``count`` gives the numbers of texts, tokens and characters. Its argument is the result, or None
     if the call failed.
