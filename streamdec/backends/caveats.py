@@ -33,7 +33,7 @@ class Caveat:
     """One kind of caveat, with the tokens concerned."""
 
     code: str
-    """A stable code, such as ``"ADDED_TOKEN_NORMALIZED"``."""
+    """A stable code, such as ``"POST_PROCESSOR_ID"``."""
     what: str
     """The property, as a phrase: "added tokens with …"."""
     follows: str

@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[str]:
-    """Return a phrase for each id of a file that ``table`` contradicts, at most 1,000.
+    """Return a phrase for each id that ``table`` contradicts, at most 1,000.
 
     Malformed files declare nothing: other readers report those that are used.
     """
