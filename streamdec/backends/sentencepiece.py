@@ -148,13 +148,7 @@ class SentencePieceTokenizer(BaseTokenizer):
             text = _SPACE
         if _SPACE in text:
             return self._whole([self._pieces[i] for i in ids if i not in left_out])
-        if self._strips and text.startswith(" "):
-            return text.lstrip(" ") if self._stripped == _EVERY else text[self._stripped :]
-        return text
-
-    @cached_property
-    def _strips(self) -> bool:
-        return self.rules.strip_left[1] > 0
+        return text.lstrip(" ") if self.rules.strip_left[1] else text
 
     @cached_property
     def _bytes(self) -> list[bytes]:
@@ -222,7 +216,7 @@ class SentencePieceTokenizer(BaseTokenizer):
             return TextRules(Metaspace(_SPACE))
         if self._stripped == 1:
             return TextRules(ByteFallback(Metaspace(_SPACE)))
-        return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
+        return TextRules(ByteFallback(), (" ", _EVERY) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
         return self._pieces[token_id] if 0 <= token_id < self._size else None

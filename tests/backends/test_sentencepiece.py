@@ -93,9 +93,11 @@ def test_decode_is_the_library_where_all_bytes_make_characters(
 def test_a_row_of_a_batch_is_decoded_as_alone_and_as_a_stream(
     name: str, data: st.DataObject, skip: bool
 ) -> None:
-    """Most rows are decoded by the library, and streams by the rules; any ids, any order."""
-    ours, _ = both(name)
-    rows = data.draw(st.lists(st.lists(st.integers(0, ours.vocab_size), max_size=8), max_size=4))
+    """Most rows are joined, and streams follow the rules; any ids, any order."""
+    ours, theirs = both(name)
+    spaces = st.sampled_from([theirs.PieceToId("▁"), theirs.PieceToId("<0x20>")])
+    row = st.lists(st.integers(0, ours.vocab_size) | spaces, max_size=8)
+    rows = data.draw(st.lists(row, max_size=4))
     texts = [ours.decode(ids, skip_special_tokens=skip) for ids in rows]
     assert ours.decode_batch(rows, skip_special_tokens=skip) == texts
     for ids, text in zip(rows, texts, strict=True):
