@@ -80,16 +80,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     @property
     def _skipped_ids(self) -> list[int]:
-        """The skipped added tokens, ids ascending.
-
-        Usually these are the tokens marked as special, which two calls of the library confirm.
-        """
-        added = sorted(self._added_tokens)
-        ordinary = [i for i in added if i not in self._special_ids]
-        with suppress(TokenizerLibraryError):  # a decoder may panic
-            if self._decode(added, True) == self._decode(ordinary, False):
-                return sorted(self._special_ids)
-        return [i for i in added if self.is_skipped(i)]
+        return [i for i in sorted(self._added_tokens) if self.is_skipped(i)]
 
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.

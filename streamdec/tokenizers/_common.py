@@ -23,7 +23,7 @@ MAX_ID = 2**24 - 1
 highest are read once; no vocabulary is larger."""
 _SPREAD_IN_SAMPLE = 128
 _SPECIAL_IN_SAMPLE = 64
-_NO_TEXT = re.compile("[\udc80-\udcff]")
+NO_TEXT = re.compile("[\udc80-\udcff]")
 """Invalid UTF-8 as ``surrogateescape`` decodes it."""
 
 P = ParamSpec("P")
@@ -126,7 +126,7 @@ def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
 def readable(data: bytes) -> str:
     """Return the text of ``data``, with ``<0xFF>`` for an invalid byte."""
     text = data.decode("utf-8", "surrogateescape")
-    return _NO_TEXT.sub(lambda escaped: f"<0x{ord(escaped[0]) - 0xDC00:02X}>", text)
+    return NO_TEXT.sub(lambda escaped: f"<0x{ord(escaped[0]) - 0xDC00:02X}>", text)
 
 
 def fingerprint_of(rules: object, *table: object) -> str:
