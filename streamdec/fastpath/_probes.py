@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 from tokenizers import AddedToken, Tokenizer
 
+from streamdec.encoding import Encoding
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath._fastokens import (
     GUARDED,
     FastEncoder,
     Stopped,
-    ids_of,
     import_fastokens,
 )
 from streamdec.tokenizers._common import guarded
@@ -234,8 +234,8 @@ class FastokensCheck:
         for place, (probe, fast, slow) in enumerate(self._pairs(encoder, probes)):
             # A single short text is encoded by another function of fastokens.
             alone = encoder.ids_alone(probe) if place % _EVERY == 0 else None
-            ids = ids_of(slow)
-            if fast != slow or (alone is not None and alone != ids.tolist()):
+            ids = Encoding(slow)
+            if fast != slow or (alone is not None and alone != [*ids]):
                 found[probe] = None
             if not special.isdisjoint(ids):
                 spelling.append(probe)

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import ParamSpec, TypeVar
 
-from streamdec.core.rules.base import byte_alphabet
 from streamdec.core.rules.compile import rule_for
 from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
 from streamdec.errors import EncodeError, TokenizerLibraryError
@@ -28,10 +27,6 @@ NO_TEXT = re.compile("[\udc80-\udcff]")
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-BYTE_OF_LETTER = {chr(letter): byte for letter, byte in byte_alphabet().items()}
-"""GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
 def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
