@@ -104,15 +104,11 @@ class HuggingFaceEncoder(BaseTokenizer):
     @cached_property
     def _neighbours(self) -> list[int]:
         """Ordinary tokens, one with a space, and the first byte of a character."""
-        ordinary = (i for i in range(1000) if self._is_ordinary(i))
-        texts = {i: self.id_to_token(i) or "" for i in ordinary}
+        known = {i: self.id_to_token(i) for i in range(1000) if i not in self._added_tokens}
+        texts = {i: text for i, text in known.items() if text and text not in self._added_texts}
         spaced = [i for i, text in texts.items() if "\u2581" in text]
         lead = self.token_to_id("<0xC3>")
         return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
-
-    def _is_ordinary(self, token_id: int) -> bool:
-        text = self.id_to_token(token_id)
-        return bool(text) and token_id not in self._added_tokens and text not in self._added_texts
 
     # --- ids --------------------------------------------------------------------------------------
 
