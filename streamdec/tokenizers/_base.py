@@ -94,8 +94,10 @@ class BaseTokenizer(ChatTokenizer, ABC):
     def _special_texts(self) -> Iterable[tuple[str, int]]:
         """Return the text and the id of each token that may be skipped, ids ascending."""
         for token_id in sorted(self._skipped_ids):
-            data = self.token_bytes(token_id) or b""
-            yield data.decode(errors="surrogateescape"), token_id
+            piece = self.piece(token_id) or ""
+            if isinstance(piece, bytes):
+                piece = piece.decode(errors="surrogateescape")
+            yield piece, token_id
 
     @cached_property
     def _any_special(self) -> re.Pattern[str] | None:

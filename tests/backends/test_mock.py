@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends.mock import MockTokenizer
+from streamdec.encoding import SpecialTokens
 from streamdec.protocols import (
     ByteFallback,
     ByteLevel,
@@ -35,6 +36,8 @@ def test_words_are_joined_with_a_space_and_specials_are_skipped_when_asked() -> 
     whole = tokenizer.decode([1000, 1, 2, 7, 999], skip_special_tokens=False)
     assert whole == "<bos> Hello world <eos>"
     assert [i for i in range(1100) if tokenizer.is_skipped(i)] == [999, 1000]
+    assert tokenizer.skipped_ids(["<eos>", "Hello"]) == {"<eos>": (999,)}
+    assert tokenizer.special_tokens == SpecialTokens(bos_token="<bos>", eos_token="<eos>")
 
 
 # --- tables of bytes ------------------------------------------------------------------------------
