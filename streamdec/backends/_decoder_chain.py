@@ -1,4 +1,4 @@
-"""Read a chain of ``tokenizers`` decoders as rules that turn pieces into text.
+"""Chains of ``tokenizers`` decoders, and the rules that turn pieces into text.
 
 The parts of a chain (Sequences flattened)::
 
@@ -12,7 +12,7 @@ text. Any other chain has no ``rules``, and only the library's own ``decode`` gi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -29,6 +29,7 @@ from streamdec.protocols import (
     Joined,
     LiteralReplace,
     Metaspace,
+    RawBytes,
     TextRules,
     WordPiece,
 )
@@ -167,3 +168,55 @@ def byte_names(rules: TextRules | None) -> list[str]:
     if rules and isinstance(rules.rule, ByteFallback):
         return [f"<0x{byte:02X}>" for byte in range(256)]
     return []
+
+
+# --- from rules to text ---------------------------------------------------------------------------
+
+
+def whole_decoder(rules: TextRules) -> Callable[[Sequence[str | bytes]], str]:
+    """Return a function from pieces to text: :func:`compiled` the other way round.
+
+    Python joins bytes, and pieces with a separator. Decoders of the library do the rest.
+    """
+    character, count = rules.strip_left
+    stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
+    stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
+    rule = rules.rule
+    if isinstance(rule, (RawBytes, Joined)):
+        after = decoders.Sequence(stages)
+        return lambda pieces: guarded(after.decode, [_joined(rule, pieces)])
+    chain = decoders.Sequence([*_library_stages(rule), decoders.Fuse(), *stages])
+    decode: Callable[..., str] = chain.decode
+    return lambda pieces: guarded(decode, pieces)
+
+
+def _joined(rule: RawBytes | Joined, pieces: Sequence[str | bytes]) -> str:
+    if isinstance(rule, Joined):
+        return rule.separator.join(map(str, pieces))
+    return b"".join(map(as_bytes, pieces)).decode("utf-8", "replace")
+
+
+def as_bytes(piece: str | bytes) -> bytes:
+    """Return ``piece``, or its UTF-8."""
+    return piece if isinstance(piece, bytes) else piece.encode()
+
+
+def _library_stages(rule: DecodingRule | None) -> list[decoders.Decoder]:
+    """Return the decoders of ``tokenizers`` for ``rule``, a rule for text."""
+    match rule:
+        case None | Concatenation():
+            return []
+        case ByteLevel():
+            return [decoders.ByteLevel()]
+        case Metaspace(replacement, prepend):
+            scheme = "always" if prepend else "never"
+            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
+        case ByteFallback(metaspace):
+            return [decoders.ByteFallback(), *_library_stages(metaspace)]
+        case WordPiece(prefix, cleanup):
+            return [decoders.WordPiece(prefix, cleanup=cleanup)]
+        case BPESuffix(suffix):
+            return [decoders.BPEDecoder(suffix)]
+        case CTC(pad, delimiter, cleanup, metaspace):
+            return [decoders.CTC(pad, delimiter, cleanup), *_library_stages(metaspace)]
+    raise TypeError(f"not a DecodingRule of text: {rule!r}")

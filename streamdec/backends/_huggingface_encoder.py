@@ -10,7 +10,6 @@ No table of the library says which tokens ``decode`` skips, so it decodes with a
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,9 +19,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
-from streamdec.protocols import TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span
 from streamdec.tokenizers._common import guarded
 
@@ -40,20 +37,9 @@ _PATIENCE = 0.1
 class HuggingFaceEncoder(BaseTokenizer):
     """The added tokens and the encoding methods of a tokenizer of ``tokenizers``."""
 
-    inline_chars: int = 512
-    """Texts up to this length are encoded on the event loop; a longer one takes a millisecond."""
-
-    name: str
-    """Its path or name, for messages."""
-
     _tokenizer: Tokenizer
     _skipped: dict[int, bool]
     """The answers of ``is_skipped``, by token id."""
-
-    @property
-    @abstractmethod
-    def rules(self) -> TextRules | None:
-        """The rules of decoding; None if the decoder is unknown."""
 
     # --- added tokens -----------------------------------------------------------------------------
 
@@ -74,6 +60,9 @@ class HuggingFaceEncoder(BaseTokenizer):
             if (text := self.id_to_token(token_id)) is not None:
                 yield text, token_id
 
+    def _special_names(self) -> list[str]:
+        return [self._added_tokens[i].content for i in sorted(self._special_ids)]
+
     # --- skipped tokens ---------------------------------------------------------------------------
 
     def is_skipped(self, token_id: int) -> bool:
@@ -91,16 +80,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     @property
     def _skipped_ids(self) -> list[int]:
-        """The skipped added tokens, ids ascending.
-
-        Usually these are the tokens marked as special, which two calls of the library confirm.
-        """
-        added = sorted(self._added_tokens)
-        ordinary = [i for i in added if i not in self._special_ids]
-        with suppress(TokenizerLibraryError), suppressed:  # a decoder may panic
-            if self.decode(added) == self.decode(ordinary, skip_special_tokens=False):
-                return sorted(self._special_ids)
-        return [i for i in added if self.is_skipped(i)]
+        return [i for i in sorted(self._added_tokens) if self.is_skipped(i)]
 
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.
@@ -111,12 +91,12 @@ class HuggingFaceEncoder(BaseTokenizer):
         contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
         # An unknown decoder may panic on an empty list.
         for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
-            with suppress(TokenizerLibraryError), suppressed:
+            with suppress(TokenizerLibraryError):
                 ids = [*before, token_id, *after]
-                shown = self.decode(ids, skip_special_tokens=False)
-                if shown != self.decode(ids, skip_special_tokens=True):
+                shown = self._decode(ids, False)
+                if shown != self._decode(ids, True):
                     return True
-                if shown != self.decode([*before, *after], skip_special_tokens=False):
+                if shown != self._decode([*before, *after], False):
                     return False
         # It never has text, so the answer does not matter.
         return token_id in self._special_ids
@@ -124,15 +104,11 @@ class HuggingFaceEncoder(BaseTokenizer):
     @cached_property
     def _neighbours(self) -> list[int]:
         """Ordinary tokens, one with a space, and the first byte of a character."""
-        ordinary = (i for i in range(1000) if self._is_ordinary(i))
-        texts = {i: self.id_to_token(i) or "" for i in ordinary}
+        known = {i: self.id_to_token(i) for i in range(1000) if i not in self._added_tokens}
+        texts = {i: text for i, text in known.items() if text and text not in self._added_texts}
         spaced = [i for i, text in texts.items() if "\u2581" in text]
         lead = self.token_to_id("<0xC3>")
         return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
-
-    def _is_ordinary(self, token_id: int) -> bool:
-        text = self.id_to_token(token_id)
-        return bool(text) and token_id not in self._added_tokens and text not in self._added_texts
 
     # --- ids --------------------------------------------------------------------------------------
 

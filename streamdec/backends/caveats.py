@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.huggingface import HuggingFaceTokenizer
@@ -33,7 +33,7 @@ class Caveat:
     """One kind of caveat, with the tokens concerned."""
 
     code: str
-    """A stable code, such as ``"ADDED_TOKEN_NORMALIZED"``."""
+    """A stable code, such as ``"POST_PROCESSOR_ID"``."""
     what: str
     """The property, as a phrase: "added tokens with …"."""
     follows: str
@@ -52,31 +52,8 @@ def caveats_of(tokenizer: AnyTokenizer) -> tuple[Caveat, ...]:
     """Return all caveats, in a fixed order, in 0.2 ms for 1,000 added tokens."""
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         return ()
-    library, rules = tokenizer._tokenizer, tokenizer.rules
-    # The tokenizer's own copy: the library would make new objects, 1 µs each.
-    added = dict(sorted(tokenizer._added_tokens.items()))
-    found = [*_normalized(tokenizer, library, added)]
-    if rules is not None and isinstance(rules.rule, ByteLevel):
-        letters = frozenset(byte_names(rules))
-        strange = {i: token.content for i, token in added.items() if not token.content.isascii()}
-        found.append(
-            Caveat(
-                "ADDED_TOKEN_OF_BYTE_LETTERS",
-                "added tokens whose letters stand for bytes",
-                "They are decoded as other text: the library decodes each letter as its byte, "
-                "which is often not a character (U+FFFD), while llama.cpp prints the letters.",
-                {i: text for i, text in strange.items() if letters.issuperset(text)},
-            )
-        )
-    found.append(
-        Caveat(
-            "POST_PROCESSOR_ID",
-            "tokens that the post_processor adds with other ids than the vocabulary has",
-            "encode(..., add_special_tokens=True) gives these ids, as the library does.",
-            _other_ids(library),
-        )
-    )
-    return (*(caveat for caveat in found if caveat.tokens), *_of_decoder(library))
+    library = tokenizer._tokenizer
+    return (*_of_added(tokenizer, library), *_of_post_processor(library), *_of_decoder(library))
 
 
 def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
@@ -86,50 +63,51 @@ def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
         warn(f"{name!r}: {caveat}")
 
 
-def _normalized(
-    tokenizer: AnyTokenizer, library: Tokenizer, added: Mapping[int, AddedToken]
-) -> Iterator[Caveat]:
-    """Yield tokens that are decoded as their normalized text, in two groups."""
-    normalizer = library.normalizer
-    if normalizer is None:
-        return
-    printed = {
+def _of_added(tokenizer: HuggingFaceTokenizer, library: Tokenizer) -> Iterator[Caveat]:
+    """Find added tokens that are decoded as other text than their own."""
+    # The tokenizer's own copy: the library would make new objects, 1 µs each.
+    added = sorted(tokenizer._added_tokens.items())
+    is_byte_level = tokenizer.rules is not None and isinstance(tokenizer.rules.rule, ByteLevel)
+    letters = frozenset(byte_names(tokenizer.rules)) if is_byte_level else frozenset()
+    found = {
         i: token.content
-        for i, token in added.items()
-        if token.normalized
-        and guarded(normalizer.normalize_str, token.content) != token.content
-        and library.id_to_token(i) != token.content
+        for i, token in added
+        if library.id_to_token(i) != token.content
+        or (not token.content.isascii() and letters.issuperset(token.content))
     }
-    unskipped = {i for i in printed if added[i].special and not tokenizer.is_skipped(i)}
-    what = "added tokens with normalized=true and a text that the normalizer changes"
-    skipping = (
-        ", and skip_special_tokens=True does not skip them. Set normalized to false in the file"
+    if not found:
+        return
+    special = (i for i, token in added if i in found and token.special)
+    shown = next((found[i] for i in special if not tokenizer.is_skipped(i)), None)
+    skipping = f", and skip_special_tokens=True does not skip {shown!r:.40}"
+    told = "" if shown is None else f"{skipping}. Set normalized to false in the file"
+    yield Caveat(
+        "ADDED_TOKEN_OF_OTHER_TEXT",
+        "added tokens that a normalizer changes, or whose letters are decoded as bytes",
+        f"They are decoded as other text{told}.",
+        found,
     )
-    for of_these, kind, more in (
-        (unskipped, "special ", skipping),
-        (printed.keys() - unskipped, "", ""),
-    ):
-        if of_these:
-            follows = (
-                f"They are decoded as other text ({library.id_to_token(min(of_these))!r}){more}."
-            )
-            tokens = {i: printed[i] for i in sorted(of_these)}
-            yield Caveat("ADDED_TOKEN_NORMALIZED", f"{kind}{what}", follows, tokens)
 
 
-def _other_ids(library: Tokenizer) -> dict[int, str]:
-    """Return the tokens around a text whose ids are not those of the table."""
+def _of_post_processor(library: Tokenizer) -> Iterator[Caveat]:
+    """Find tokens around a text whose ids are not those of the table."""
     if library.post_processor is None:
-        return {}
+        return
     state: dict[str, Any] = json.loads(guarded(library.post_processor.__getstate__))
     named: list[tuple[str, int]] = []
     for part in (state, *state.get("processors", ())):
         named += (tuple(part[key]) for key in ("sep", "cls") if key in part)
         for token in part.get("special_tokens", {}).values():
             named += zip(token["tokens"], token["ids"], strict=True)
-    return {
-        i: text for text, i in sorted(named, key=itemgetter(1)) if library.token_to_id(text) != i
-    }
+    by_id = sorted(named, key=itemgetter(1))
+    wrong = {i: text for text, i in by_id if library.token_to_id(text) != i}
+    if wrong:
+        yield Caveat(
+            "POST_PROCESSOR_ID",
+            "tokens that the post_processor adds with other ids than the vocabulary has",
+            "encode(..., add_special_tokens=True) gives these ids, as the library does.",
+            wrong,
+        )
 
 
 def _of_decoder(library: Tokenizer) -> Iterator[Caveat]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import json_of_pieces
@@ -39,9 +39,7 @@ from streamdec.tokenizers._common import (
     fingerprint_of,
     guarded,
     packed,
-    sample_of,
 )
-from streamdec.tokenizers._instrumented import instrumented_decode
 
 __all__ = ["GGUFTokenizer"]
 
@@ -92,8 +90,6 @@ class GGUFTokenizer(BaseTokenizer):
 
     tokenizer_type = "gguf"
 
-    inline_chars: int = 512
-
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
         found = read_metadata(path, lambda key: key.startswith(_PREFIX))
@@ -104,7 +100,11 @@ class GGUFTokenizer(BaseTokenizer):
             raise TokenizerLoadError(f"{str(path)!r}: {error}") from error
 
     def _take(self, data: dict[str, Any]) -> None:
-        self._kind = _one_of(data.get("model"))
+        self._kind = str(data.get("model"))
+        if self._kind not in _KINDS:
+            known = ", ".join(_KINDS)
+            what = f"unknown kind of GGUF tokenizer {data.get('model')!r:.80}"
+            raise ValueError(f"{what}; expected one of {known}")
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._tokens = [text or f"[EMPTY_{i}]" for i, text in texts]
@@ -156,8 +156,7 @@ class GGUFTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         pieces = [
             self.piece(token_id) or b""
             for token_id in checked_ids(token_ids)
@@ -184,26 +183,13 @@ class GGUFTokenizer(BaseTokenizer):
             return bytes_of(_BYTE_LEVEL, text)
         return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        return self.piece(token_id)
-
-    def is_skipped(self, token_id: int) -> bool:
-        return 0 <= token_id < len(self._types) and self._types[token_id] in (_UNKNOWN, _CONTROL)
-
     @cached_property
-    def _special(self) -> list[int]:
-        return [i for i in range(len(self._types)) if self.is_skipped(i)]
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        for token_id in self._special:
-            yield (self.piece(token_id) or b"").decode(errors="surrogateescape"), token_id
+    def _skipped_ids(self) -> frozenset[int]:
+        return frozenset(i for i, kind in enumerate(self._types) if kind in (_UNKNOWN, _CONTROL))
 
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
-
-    def sample_ids(self) -> list[int]:
-        return sample_of(self._special, self._byte_ids(), self.vocab_size)
 
     def _byte_ids(self) -> Iterator[int]:
         return islice((i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1), 512)
@@ -263,9 +249,13 @@ class GGUFTokenizer(BaseTokenizer):
                 return f"the text {text!r:.40} is encoded as tokens of other text"
         return ""
 
-    def _ids(self, text: str, special: Special) -> Sequence[int]:
+    def _all_ids(
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
+    ) -> Sequence[Sequence[int] | bytes]:
         encoder = self._working_encoder()
-        return Encoding(encoder._all_ids([text], special, add_special_tokens=False)[0]).ids
+        found = encoder._all_ids(texts, special, add_special_tokens=False)
+        before, after = self._added if add_special_tokens else ((), ())
+        return [[*before, *Encoding(ids), *after] for ids in found]
 
     def _working_encoder(self) -> HuggingFaceTokenizer:
         if isinstance(self._encoder, str):
@@ -276,7 +266,7 @@ class GGUFTokenizer(BaseTokenizer):
         return self._working_encoder()._library_encode()
 
     @property
-    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
         first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")
         before = [first] if self._adds["bos"] and first is not None else []
         after = [
@@ -328,8 +318,11 @@ class GGUFTokenizer(BaseTokenizer):
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
         typed = [*zip(self._tokens, self._types, strict=True)]
-        names = [text if kind != _NORMAL else _in_word_piece(text) for text, kind in typed]
-        words = (t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE))
+        words = [t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE)]
+        names = [
+            text if kind != _NORMAL else text[1:] if text.startswith(_SPACE) else f"##{text}"
+            for text, kind in typed
+        ]
         is_cased = any(word != word.lower() for word in words)
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
         unknown = names[self._roles["unk_token"]]
@@ -354,18 +347,9 @@ class GGUFTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return len(self._tokens)
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        roles = {role: self._tokens[token_id] for role, token_id in self._roles.items()}
-        others = (self._tokens[i] for i in self._special if i not in self._roles.values())
-        return SpecialTokens(**roles, additional_special_tokens=tuple(others))
-
-
-def _one_of(kind: Any) -> str:
-    if kind not in _KINDS:
-        known = ", ".join(_KINDS)
-        raise ValueError(f"unknown kind of GGUF tokenizer {kind!r:.80}; expected one of {known}")
-    return str(kind)
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        return {role: self._tokens[token_id] for role, token_id in self._roles.items()}
 
 
 def _types_of(data: dict[str, Any], size: int) -> list[int]:
@@ -379,10 +363,6 @@ def _types_of(data: dict[str, Any], size: int) -> list[int]:
     if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
         raise ValueError(f"a token has the unknown type {min(strange)}")
     return types
-
-
-def _in_word_piece(text: str) -> str:
-    return text[1:] if text.startswith(_SPACE) else f"##{text}"
 
 
 def _unescaped(text: str) -> bytes:

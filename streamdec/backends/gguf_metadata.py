@@ -10,20 +10,18 @@ big-endian).
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.tokenizers._common import NO_TEXT
 
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21
 """The most keys and items of lists together; the largest vocabularies have 800,000."""
-_NO_TEXT = re.compile("[\udc80-\udcff]")
-"""Invalid UTF-8 as ``surrogateescape`` decodes it."""
 _MAX_FLOAT = 3.4e38
 """The largest 32-bit float, about; scores are limited to it."""
 _MAX_KEY = 65_535
@@ -164,7 +162,7 @@ def strings_of(data: dict[str, Any], key: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of strings")
     for index, item in enumerate(found):
-        if not item.isascii() and _NO_TEXT.search(item):
+        if not item.isascii() and NO_TEXT.search(item):
             raise ValueError(f"item {index} of tokenizer.ggml.{key} is not UTF-8: {item!a:.80}")
     return found
 

@@ -23,15 +23,18 @@ from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
 from streamdec.backends._tokenizer_json import Source, parse, read_source, switch_off_dropout
-from streamdec.encoding import SpecialTokens
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
 from streamdec.folders.folder_tokens import read_folder
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
-from streamdec.tokenizers._common import bytes_of, fingerprint_of, guarded, listed_ids
-from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._common import (
+    fingerprint_of,
+    guarded,
+    listed_ids,
+    sample_of,
+    spread_of,
+)
 
 __all__ = ["HuggingFaceTokenizer"]
 
@@ -40,8 +43,6 @@ _KEPT = (
     *("tokenizer_config_changes", "_roles", "_chat"),
 )
 """The pickled state."""
-_ADDED_IN_SAMPLE = 64
-_SPREAD_IN_SAMPLE = 128
 _MOST_ASKED = 1024
 """How many tokens a fingerprint reads from the library, 1 µs each; at least half are ordinary."""
 
@@ -181,8 +182,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         decode = self._tokenizer.decode
         try:
             text: str = guarded(decode, token_ids, skip_special_tokens=skip_special_tokens)
@@ -229,7 +229,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         else:
             added = sorted(self._added_tokens)
             count = max(_MOST_ASKED - len(added), _MOST_ASKED // 2)
-            texts = self._texts((*_spread(range(size), count), *added))
+            texts = self._texts((*spread_of(range(size), count), *added))
         each, rules = self._compiled
         decoder = (each, rules or self._stages, *filter(None, [self._word_end]))
         digits = fingerprint_of(decoder, size, texts, self._skipped_ids)
@@ -240,9 +240,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
         They are at most 450 ids, the same each time, in ≤ 1 ms (2 ms with 1,000 added tokens).
         """
-        spread = _spread(range(self._model_size), _SPREAD_IN_SAMPLE)
-        added = _spread(sorted(self._added_tokens), _ADDED_IN_SAMPLE)
-        return list(dict.fromkeys((*added, *self._byte_ids(), *spread)))
+        return sample_of(sorted(self._added_tokens), self._byte_ids(), self._model_size)
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -271,35 +269,16 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         except UnicodeEncodeError:
             return None
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of ``token_id`` inside a text; None if there is no token.
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        """The roles in a ``tokenizer_config.json`` beside the file that have ids.
 
-        Without :attr:`rules`, they are the UTF-8 of its decoded text.
-        """
-        piece = self.piece(token_id)
-        if piece is None:
-            return None
-        if self.rules is None:
-            with suppressed:
-                return self.decode([token_id], skip_special_tokens=False).encode()
-        return bytes_of(self.rules, piece)
-
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        """The special added tokens, with their roles.
-
-        The roles are those of a ``tokenizer_config.json`` beside the file. Raises
-        :class:`~streamdec.TokenizerLoadError` if that file is malformed.
+        Raises :class:`~streamdec.TokenizerLoadError` if that file is malformed.
         """
         roles = self._roles
         if roles is None:
             roles = {} if self._folder is None else read_folder(self._folder).roles
-        known = {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
-        special = [
-            token.content for _, token in sorted(self._added_tokens.items()) if token.special
-        ]
-        others = tuple(name for name in special if name not in known.values())
-        return SpecialTokens(**known, additional_special_tokens=others)
+        return {role: name for role, name in roles.items() if self.token_to_id(name) is not None}
 
     @cached_property
     def vocab_size(self) -> int:
@@ -364,10 +343,3 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"
     )
-
-
-def _spread(ids: Sequence[int], count: int) -> list[int]:
-    """Return up to ``count`` of ``ids``, evenly spread, with the first and the last."""
-    if len(ids) <= count:
-        return list(ids)
-    return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]

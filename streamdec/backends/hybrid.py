@@ -29,7 +29,7 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
 
 if TYPE_CHECKING:
-    from streamdec.fastpath._fastokens_check import FastokensCheck
+    from streamdec.fastpath._probes import FastokensCheck
 
 __all__ = ["HybridTokenizer"]
 
@@ -77,8 +77,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
     """What was requested, what encodes, and why. It is replaced when that changes."""
     _options: FastOptions
     _fast: FastEncoder | None = None
-    _encode_short: Callable[[str], Any] | None = None
-    """Encodes one text and returns an object with ``ids``; None if fastokens is not in use."""
     _waiting: list[FastokensCheck]
     """The check that is begun when it is worth it, in a list from which one thread takes it."""
     _encoded: int
@@ -152,14 +150,14 @@ class HybridTokenizer(HuggingFaceTokenizer):
     def _begin_trial(self, content: Callable[[], bytes], options: FastOptions) -> None:
         """Begin to build fastokens from the ``tokenizer.json`` that ``content`` returns."""
         self._options = options
-        self._fast = self._encode_short = None
+        self._fast = None
         self._settled = threading.Event()
         self._pid = os.getpid()
         self._waiting = []
         if options.fast == "off":
             self._settled.set()
             return
-        from streamdec.fastpath._fastokens_check import FastokensCheck
+        from streamdec.fastpath._probes import FastokensCheck
 
         check = FastokensCheck(
             self._tokenizer, content, self.renumbered, self.slow_ids, self._is_stopped
@@ -217,7 +215,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             self._fall_back(check, error)
         else:
             self.inline_chars = _INLINE_CHARS
-            self._fast, self._encode_short = encoder, encoder.encode_short
+            self._fast = encoder
             reason = f"the same ids for {check.probes} strings"
             report = self._report_on(check, reason)
             self.report = replace(report, active="fastokens", guarded=GUARDED)
@@ -262,9 +260,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
         For the arguments and errors see :meth:`streamdec.protocols.Tokenizer.encode`.
         """
         # For a short text, the checks for a batch take longer than the encoding.
-        short = self._encode_short
+        fast = self._fast
         if (
-            short is not None
+            fast is not None
             and type(text) is str
             and len(text) <= _SHORT
             and special == "parse"
@@ -273,41 +271,26 @@ class HybridTokenizer(HuggingFaceTokenizer):
             and not add_special_tokens
         ):
             try:
-                return encoding_of(short(text).ids, text, self)
+                return encoding_of(fast.encode_short(text).ids, text, self)
             except (KeyboardInterrupt, SystemExit, GeneratorExit):
                 raise
             except BaseException:  # noqa: BLE001 (as in guarded; reported below)
                 pass
         return super().encode(text, add_special_tokens=add_special_tokens, special=special)
 
-    def _fast_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> list[bytes] | None:
-        """Return the ids by fastokens; None if huggingface must encode ``texts``.
-
-        Special tokens are parsed unless ``special`` is ``"text"``.
-        """
-        fast = self._fast
-        if fast is None:
-            return None
-        if any(GUARDED in text for text in texts):
-            return None
-        as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
-        try:
-            return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
-        except TokenizerLibraryError as error:
-            # A failure of fastokens must not fail the request.
-            told = "%r: fastokens failed, so %s encodes this call: %s"
-            _log.warning(told, self.name, self.tokenizer_type, error)
-            self._tell("fails")
-            return None
-
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        found = self._fast_ids(texts, special, add_special_tokens=add_special_tokens)
-        if found is not None:
-            return found
+        fast = self._fast
+        if fast is not None and not any(GUARDED in text for text in texts):
+            as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
+            try:
+                return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+            except TokenizerLibraryError as error:
+                # A failure of fastokens must not fail the request.
+                told = "%r: fastokens failed, so %s encodes this call: %s"
+                _log.warning(told, self.name, self.tokenizer_type, error)
+                self._tell("fails")
         slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         if self._waiting:
             self._encoded += sum(map(len, texts))

@@ -1,8 +1,8 @@
 """Tokenizers for tests: eight words, or any table of bytes.
 
 In: nothing, or the bytes of each token. Out: a :class:`~streamdec.protocols.Tokenizer` that needs
-no file. Its ``decode`` is an oracle of the tests, so it does not use streamdec's decoder: Python
-decodes bytes, and the decoders of the library ``tokenizers`` do the rest.
+no file. Its ``decode`` is an oracle of the tests, so it does not use streamdec's decoder
+(:func:`streamdec.backends._decoder_chain.whole_decoder`).
 """
 
 from __future__ import annotations
@@ -10,34 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-from tokenizers import decoders
-
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.backends._decoder_chain import as_bytes, whole_decoder
+from streamdec.encoding import Special
 from streamdec.errors import EncodeError
 from streamdec.locks import cached_property
-from streamdec.protocols import (
-    CTC,
-    BPESuffix,
-    ByteFallback,
-    ByteLevel,
-    Concatenation,
-    DecodingRule,
-    Joined,
-    Metaspace,
-    RawBytes,
-    TextRules,
-    WordPiece,
-)
+from streamdec.protocols import ByteFallback, DecodingRule, Joined, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import (
-    any_of,
-    bytes_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    refuse_special,
-)
-from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._common import checked_ids, fingerprint_of
 
 __all__ = ["MockTokenizer"]
 
@@ -71,6 +50,7 @@ class MockTokenizer(BaseTokenizer):
         self._pieces: Mapping[int, Piece] = {i: word for word, i in _ALL_WORDS.items()}
         self._special_ids = frozenset(_SPECIAL_WORDS.values())
         self._rules = TextRules(Joined(" "))
+        self.name = type(self._rules.rule).__name__
         self._tokens: Sequence[bytes] | None = None
 
     @classmethod
@@ -101,6 +81,7 @@ class MockTokenizer(BaseTokenizer):
         """
         self = cls()
         self._rules = _rules_of(decoder)
+        self.name = type(self._rules.rule).__name__
         spell: Callable[[bytes], Piece] = bytes.decode
         if decoder == "byte_fallback":
             spell = _byte_fallback_piece
@@ -121,25 +102,19 @@ class MockTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle only the arguments, without the computed tables."""
-        given = ("_pieces", "_special_ids", "_rules", "_tokens")
+        given = ("name", "_pieces", "_special_ids", "_rules", "_tokens")
         return {name: getattr(self, name) for name in given}
-
-    @property
-    def name(self) -> str:
-        """The class of the rule that joins tokens: ``"Joined"`` for the eight words."""
-        return type(self._rules.rule).__name__
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         left_out = self._special_ids if skip_special_tokens else frozenset()
         known, ids = self._pieces, checked_ids(token_ids)
         return self._whole([known[i] for i in ids if i in known and i not in left_out])
 
     @cached_property
     def _whole(self) -> Callable[[Sequence[Piece]], str]:
-        return _whole_decoder(self._rules)
+        return whole_decoder(self._rules)
 
     @property
     def rules(self) -> TextRules:
@@ -148,17 +123,14 @@ class MockTokenizer(BaseTokenizer):
     def piece(self, token_id: int) -> Piece | None:
         return self._pieces.get(token_id)
 
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        for token_id in sorted(self._special_ids):
-            yield _as_bytes(self._pieces[token_id]).decode(errors="surrogateescape"), token_id
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._special_ids
+    @property
+    def _skipped_ids(self) -> frozenset[int]:
+        return self._special_ids
 
     @cached_property
     def fingerprint(self) -> str:
         ids = sorted(self._pieces)
-        pieces = [_as_bytes(self._pieces[i]) for i in ids]
+        pieces = [as_bytes(self._pieces[i]) for i in ids]
         return fingerprint_of(self._rules, ids, pieces, sorted(self._special_ids))
 
     def sample_ids(self) -> list[int]:
@@ -173,8 +145,6 @@ class MockTokenizer(BaseTokenizer):
         Raises EncodeError if no token matches, even if another split of the text existed. Special
         tokens are never added, and with a table never parsed.
         """
-        if special == "forbid":
-            refuse_special(text, any_of(self.special_tokens.all))
         if self._tokens is None:
             known = _ALL_WORDS if special == "parse" else _WORDS
             return [known[word] for word in text.split() if word in known]
@@ -209,17 +179,10 @@ class MockTokenizer(BaseTokenizer):
         piece = self._pieces.get(token_id)
         return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        piece = self._pieces.get(token_id)
-        return None if piece is None else bytes_of(self._rules, piece)
-
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        """<bos> and <eos> for the eight words; for a table, special tokens without roles."""
-        if self._tokens is None:
-            return SpecialTokens(bos_token="<bos>", eos_token="<eos>")
-        names = (self.id_to_token(i) or "" for i in sorted(self._special_ids))
-        return SpecialTokens(additional_special_tokens=tuple(dict.fromkeys(names)))
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        is_table = self._tokens is not None
+        return {} if is_table else {"bos_token": "<bos>", "eos_token": "<eos>"}
 
     def token_to_id(self, token: str) -> int | None:
         return self._by_name.get(token)
@@ -259,51 +222,3 @@ def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece
         return spell(token)
     except UnicodeDecodeError as error:
         raise ValueError(f"token {index} is not UTF-8: {token!r}") from error
-
-
-def _as_bytes(piece: Piece) -> bytes:
-    return piece if isinstance(piece, bytes) else piece.encode()
-
-
-# --- the full decode, an oracle -------------------------------------------------------------------
-
-
-def _whole_decoder(rules: TextRules) -> Callable[[Sequence[Piece]], str]:
-    """Return a function from pieces to text, by Python or the library."""
-    character, count = rules.strip_left
-    stages: list[decoders.Decoder] = [decoders.Strip(character, count, 0)] if count else []
-    stages += [decoders.Replace(replace.pattern, replace.content) for replace in rules.replaces]
-    head, tail = _joiner(rules.rule), decoders.Sequence(stages)
-    return lambda pieces: guarded(tail.decode, [head(pieces)])
-
-
-def _joiner(rule: DecodingRule) -> Callable[[Sequence[Piece]], str]:
-    if isinstance(rule, RawBytes):
-        return lambda pieces: b"".join(map(_as_bytes, pieces)).decode("utf-8", "replace")
-    if isinstance(rule, Joined):
-        return lambda pieces: rule.separator.join(map(str, pieces))
-    chain = decoders.Sequence(_library_stages(rule))
-    return lambda pieces: guarded(chain.decode, list(map(str, pieces)))
-
-
-def _library_stages(rule: DecodingRule | None) -> list[decoders.Decoder]:
-    """Return the decoders of ``tokenizers`` for ``rule``, a rule for text."""
-    match rule:
-        case None:
-            return []
-        case ByteLevel():
-            return [decoders.ByteLevel()]
-        case Concatenation():
-            return [decoders.Fuse()]
-        case Metaspace(replacement, prepend):
-            scheme = "always" if prepend else "never"
-            return [decoders.Metaspace(replacement, prepend_scheme=scheme)]
-        case ByteFallback(metaspace):
-            return [decoders.ByteFallback(), *_library_stages(metaspace)]
-        case WordPiece(prefix, cleanup):
-            return [decoders.WordPiece(prefix, cleanup=cleanup)]
-        case BPESuffix(suffix):
-            return [decoders.BPEDecoder(suffix)]
-        case CTC(pad, delimiter, cleanup, metaspace):
-            return [decoders.CTC(pad, delimiter, cleanup), *_library_stages(metaspace)]
-    raise TypeError(f"not a DecodingRule of text: {rule!r}")

@@ -18,34 +18,20 @@ Differences from the library:
 from __future__ import annotations
 
 import os
-import re
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from typing import Any
 
-from tokenizers import decoders
-
-from streamdec import hooks
+from streamdec.backends._decoder_chain import whole_decoder
 from streamdec.backends.rank_files import sha256_of
-from streamdec.encoding import Encoding, Special, SpecialTokens
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
-from streamdec.tokenizers._common import (
-    any_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    packed,
-    refuse_special,
-    sample_of,
-)
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, packed
 from streamdec.tokenizers._extras import library
-from streamdec.tokenizers._instrumented import instrumented_decode
 from streamdec.tokenizers.folder_files import content_of
 
 __all__ = ["SentencePieceTokenizer"]
@@ -53,6 +39,7 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
 _EVERY = 2**31
+_ROLES = ("bos", "eos", "unk", "pad")
 _TRIED = 64
 """The number of pieces that are decoded by the library, too, when a model is loaded."""
 
@@ -78,8 +65,6 @@ class SentencePieceTokenizer(BaseTokenizer):
     """
 
     tokenizer_type = "sentencepiece"
-
-    inline_chars: int = 512
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
         self._take(*content_of(source, "SentencePiece model"))
@@ -119,7 +104,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         plain = [i for i in range(self._size) if i not in self._spaced]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
-            given, theirs = self._by_rules(ids, True), self._text(*ids)
+            given, theirs = self._decode(ids, True), self._text(*ids)
             if given != theirs:
                 told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
                 raise TokenizerLoadError(
@@ -140,53 +125,53 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        ids = checked_ids(token_ids).tolist()
-        try:
-            theirs = self._text(*ids)
-        except TokenizerLibraryError:  # an id without a piece
-            return self._by_rules(ids, skip_special_tokens)
-        return self._as_here([ids], [theirs], skip_special_tokens)[0]
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
+        """Join the bytes of the pieces, which is faster than the library.
 
-    def decode_batch(
-        self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
-    ) -> list[str]:
-        """Decode each list of ids in ``batch``, in the threads of the library.
-
-        ``skip_special_tokens`` and errors are as for ``decode``.
+        The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
         """
-        if batch and not hooks.installed:
-            with suppress(TypeError, ValueError, OverflowError, TokenizerLibraryError):
-                rows = [ids if type(ids) is list else checked_ids(ids).tolist() for ids in batch]
-                for ids in rows:
-                    array("I", ids)  # raises if they are not ids
-                theirs: list[str] = guarded(self._processor.DecodeIds, rows)
-                return self._as_here(rows, theirs, skip_special_tokens)
-        return super().decode_batch(batch, skip_special_tokens=skip_special_tokens)
+        ids = checked_ids(token_ids).tolist()
+        table = self._shown_bytes if skip_special_tokens else self._bytes
+        left_out = self._control if skip_special_tokens else {}
+        try:
+            data = list(map(table.__getitem__, ids))
+        except IndexError:  # an id without a piece
+            ids = [i for i in ids if i < self._size]
+            data = list(map(table.__getitem__, ids))
+        if self._bytes_of_first:
+            first = next((n for n, i in enumerate(ids) if i not in left_out), None)
+            if first is not None:
+                data[first] = self._bytes_of_first.get(ids[first], data[first])
+        try:
+            text = b"".join(data).decode()
+        except UnicodeDecodeError:
+            text = _SPACE
+        if _SPACE in text:
+            return self._whole([self._pieces[i] for i in ids if i not in left_out])
+        return text.lstrip(" ") if self.rules.strip_left[1] else text
 
-    def _as_here(
-        self, rows: list[list[int]], theirs: list[str], skip_special_tokens: bool
-    ) -> list[str]:
-        """Return the texts of ``rows``: the library's if nothing is particular in them."""
-        unlike = self._misnamed if skip_special_tokens else self._misnamed_or_control
-        spaced = self._spaced
-        return [
-            self._by_rules(ids, skip_special_tokens)
-            if (ids and ids[0] in spaced)
-            # Bytes may not be UTF-8, or spell U+2581.
-            or "\ufffd" in text
-            or _SPACE in text
-            or (unlike and not unlike.isdisjoint(ids))
-            else text
-            for ids, text in zip(rows, theirs, strict=True)
-        ]
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        """The bytes of each piece inside a text."""
+        found = [name.replace(_SPACE, " ").encode() for name in self._names]
+        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
+        for i in (*self._control, *self._unknown, *named):
+            found[i] = self.token_bytes(i) or b""
+        return found
 
-    def _by_rules(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
-        if skip_special_tokens:
-            ids = [token_id for token_id in ids if token_id not in self._control]
-        found = [piece for token_id in ids if (piece := self.piece(token_id)) is not None]
-        return guarded(self._chain.decode, found)
+    @cached_property
+    def _shown_bytes(self) -> list[bytes]:
+        """The same, and nothing for pieces that are skipped."""
+        return [b"" if i in self._control else data for i, data in enumerate(self._bytes)]
+
+    @cached_property
+    def _bytes_of_first(self) -> dict[int, bytes]:
+        """The bytes of pieces that have others at the beginning of a text."""
+        rule = self.rules.rule
+        if isinstance(rule, ByteFallback) and rule.metaspace is None:
+            return {}
+        spaced = ((i, piece) for i, piece in enumerate(self._pieces) if _SPACE in piece)
+        return {i: piece.replace(_SPACE, "").encode() for i, piece in spaced}
 
     @cached_property
     def _spaced(self) -> frozenset[int]:
@@ -200,25 +185,8 @@ class SentencePieceTokenizer(BaseTokenizer):
         return frozenset((*self._control, *self._unknown, *spaced))
 
     @cached_property
-    def _misnamed(self) -> frozenset[int]:
-        """Pieces with the name of a byte that the library decodes as text."""
-        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
-        return frozenset(i for i in named if not self._processor.IsByte(i))
-
-    @cached_property
-    def _misnamed_or_control(self) -> frozenset[int]:
-        return self._misnamed.union(self._control)
-
-    @cached_property
-    def _chain(self) -> decoders.Decoder:
-        if isinstance(self.rules.rule, Metaspace):
-            return decoders.Metaspace()
-        if self._stripped == 1:
-            return decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-        stages = [decoders.ByteFallback(), decoders.Fuse()]
-        if self._stripped:
-            stages.append(decoders.Strip(" ", self._stripped, 0))
-        return decoders.Sequence(stages)
+    def _whole(self) -> Callable[[Sequence[str | bytes]], str]:
+        return whole_decoder(self.rules)
 
     @cached_property
     def _stripped(self) -> int:
@@ -248,33 +216,29 @@ class SentencePieceTokenizer(BaseTokenizer):
             return TextRules(Metaspace(_SPACE))
         if self._stripped == 1:
             return TextRules(ByteFallback(Metaspace(_SPACE)))
-        return TextRules(ByteFallback(), (" ", self._stripped) if self._stripped else ("", 0))
+        return TextRules(ByteFallback(), (" ", _EVERY) if self._stripped else ("", 0))
 
     def piece(self, token_id: int) -> str | None:
-        if not 0 <= token_id < self._size:
-            return None
-        text = self._names[token_id]
-        if self._processor.IsByte(token_id) or token_id in self._control:
-            return text
-        if token_id in self._unknown:
-            return self._unknown[token_id]
+        return self._pieces[token_id] if 0 <= token_id < self._size else None
+
+    @cached_property
+    def _pieces(self) -> list[str]:
+        """The piece of each id, for the rule."""
         if isinstance(self.rules.rule, Metaspace):
-            return text
-        # The rule removes each U+2581 of the first piece, and the library only the first one.
-        kept = 1 if self._stripped == 1 else 0
-        return text[:kept] + text[kept:].replace(_SPACE, " ")
+            found = list(self._names)
+        else:
+            # The rule removes each U+2581 of the first piece, and the library only the first one.
+            kept = 1 if self._stripped == 1 else 0
+            found = [name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names]
+        for i in (*self._control, *self._byte_ids()):
+            found[i] = self._names[i]
+        for i, text in self._unknown.items():
+            found[i] = text
+        return found
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        piece = self.piece(token_id)
-        if piece is not None and self._processor.IsByte(token_id):
-            return bytes([int(piece[3:5], 16)])
-        return None if piece is None else piece.replace(_SPACE, " ").encode()
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        return ((name, token_id) for token_id, name in self._control.items())
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._control
+    @property
+    def _skipped_ids(self) -> Collection[int]:
+        return self._control
 
     @cached_property
     def _control(self) -> dict[int, str]:
@@ -287,35 +251,23 @@ class SentencePieceTokenizer(BaseTokenizer):
         control, unknown = list(self._control), self._unknown
         return fingerprint_of(self.rules, packed(self._names), control, unknown)
 
-    def sample_ids(self) -> list[int]:
-        return sample_of(self._control, self._byte_ids(), self._size)
-
     def _byte_ids(self) -> Iterator[int]:
-        return (i for i in range(self._size) if self._processor.IsByte(i))
+        is_byte = guarded(self._processor.IsByte, list(range(self._size)))
+        return compress(range(self._size), is_byte)
 
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        if special == "forbid":
-            refuse_special(text, self._any_control)
-        if special != "parse" or self._any_control is None:
+        if special != "parse" or self._any_special is None:
             return self._encoded(text)
         ids: list[int] = []
-        for index, part in enumerate(self._any_control.split(text)):
-            ids += [self._control_ids[part]] if index % 2 else self._encoded(part)
+        for index, part in enumerate(self._any_special.split(text)):
+            ids += self._ids_by_special_text[part][:1] if index % 2 else self._encoded(part)
         return ids
 
     def _encoded(self, text: str) -> list[int]:
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)
         return ids
-
-    @cached_property
-    def _control_ids(self) -> dict[str, int]:
-        return {name: i for i, name in reversed(self._control.items())}
-
-    @cached_property
-    def _any_control(self) -> re.Pattern[str] | None:
-        return any_of(self._control_ids)
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "sentencepiece", self._processor.EncodeAsIds
@@ -337,7 +289,7 @@ class SentencePieceTokenizer(BaseTokenizer):
             if encoding.text is None:
                 raise
         text = encoding.text
-        names = None if encoding.special == "text" else self._any_control
+        names = None if encoding.special == "text" else self._any_special
         spans, start = [], 0
         for index, part in enumerate([text] if names is None else names.split(text)):
             found = [(0, len(part))] if index % 2 else self._spans(part)
@@ -358,7 +310,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         return [(places[first], places[last]) for first, last in spans]
 
     @property
-    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
         bos = self._processor.bos_id()
         return ([bos] if bos >= 0 else [], [])
 
@@ -379,16 +331,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return self._size
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        processor = self._processor
-        roles = [processor.bos_id(), processor.eos_id(), processor.unk_id(), processor.pad_id()]
-        bos, eos, unk, pad = map(self.id_to_token, roles)
-        others = tuple(name for i, name in self._control.items() if i not in roles)
-        return SpecialTokens(
-            bos_token=bos,
-            eos_token=eos,
-            unk_token=unk,
-            pad_token=pad,
-            additional_special_tokens=others,
-        )
+    @property
+    def _role_texts(self) -> Mapping[str, str | None]:
+        ids = {role: getattr(self._processor, f"{role}_id")() for role in _ROLES}
+        return {f"{role}_token": self.id_to_token(i) for role, i in ids.items()}

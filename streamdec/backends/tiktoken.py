@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -30,23 +30,14 @@ from streamdec.backends.rank_files import (
     spec_of,
     with_declared,
 )
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.encoding import Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.locks import cached_property
 from streamdec.protocols import RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import (
-    any_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    readable,
-    refuse_special,
-    sample_of,
-)
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, readable
 from streamdec.tokenizers._extras import library
-from streamdec.tokenizers._instrumented import instrumented_decode
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.folder_files import read_bounded
 
@@ -84,8 +75,8 @@ class TiktokenTokenizer(BaseTokenizer):
 
     tokenizer_type = "tiktoken"
 
-    name: str
-    """Its path or name, for messages."""
+    inline_chars: int = 4096
+
     sha256: str | None
     """SHA-256 of the rank file, in hexadecimal; None without a file."""
     _declared: FolderTokens | None
@@ -166,8 +157,7 @@ class TiktokenTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         kept = checked_ids(token_ids).tolist()
         if skip_special_tokens and not self._skipped_ids.isdisjoint(kept):
             kept = [token_id for token_id in kept if token_id not in self._skipped_ids]
@@ -187,14 +177,8 @@ class TiktokenTokenizer(BaseTokenizer):
         except (KeyError, OverflowError):
             return None
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        return self.piece(token_id)
-
     def _special_texts(self) -> Iterable[tuple[str, int]]:
         return self._special_ids.items()
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._skipped_ids
 
     @cached_property
     def _special_ids(self) -> dict[str, int]:
@@ -214,11 +198,6 @@ class TiktokenTokenizer(BaseTokenizer):
         special = {i: self.piece(i) for i in self._special_ids.values()}
         return fingerprint_of(_RULES, self._ranks_hash, special, sorted(self._skipped_ids))
 
-    def sample_ids(self) -> list[int]:
-        special = [*sorted(self._skipped_ids)[:1], *self._special_ids.values()]
-        sample = sample_of(special, self._byte_ids(), self.vocab_size)
-        return [token_id for token_id in sample if self.piece(token_id) is not None]
-
     def _byte_ids(self) -> Iterator[int]:
         ids = (self._id_of(bytes([byte])) for byte in range(256))
         return (token_id for token_id in ids if token_id is not None)
@@ -226,8 +205,6 @@ class TiktokenTokenizer(BaseTokenizer):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _ids(self, text: str, special: Special) -> list[int]:
-        if special == "forbid":
-            refuse_special(text, self._any_special)
         text = self._normalized(text)
         # To find special tokens, the library copies the set of their names for each text.
         has_special = special == "parse" and self._any_special and self._any_special.search(text)
@@ -253,12 +230,8 @@ class TiktokenTokenizer(BaseTokenizer):
     def _normalized(self, text: str) -> str:
         return unicodedata.normalize("NFC", text) if self._spec.is_nfc else text
 
-    @cached_property
-    def _any_special(self) -> re.Pattern[str] | None:
-        return any_of(self._special_ids)
-
     @property
-    def _added(self) -> tuple[Sequence[int], Sequence[int]]:  # type: ignore[override]
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
         begin = map(self._special_ids.get, self._spec.begins_with)
         return ([token_id for token_id in begin if token_id is not None], [])
 
@@ -293,13 +266,9 @@ class TiktokenTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return self._encoding.max_token_value + 1
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        """The special tokens, with their roles.
-
-        The roles are those of the encoding, or of the ``tokenizer_config.json`` beside the file,
-        which has priority.
-        """
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        """The roles of the encoding; the file beside the ranks has priority."""
         spec, declared = self._spec, self._declared
         found = [
             ("bos_token", spec.bos_token),
@@ -308,9 +277,7 @@ class TiktokenTokenizer(BaseTokenizer):
             *(() if declared is None else declared.roles.items()),
         ]
         # Leave out a role whose token has no id.
-        known = {role: name for role, name in found if name in self._special_ids}
-        others = (name for name in self._special_ids if name not in known.values())
-        return SpecialTokens(**known, additional_special_tokens=tuple(others))
+        return {role: name for role, name in found if name in self._special_ids}
 
 
 def _hash_of(ranks: dict[bytes, int]) -> str:

@@ -7,27 +7,17 @@ take the windowed route.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.encoding import Special
 from streamdec.errors import TokenizerLibraryError
 from streamdec.folders.tokenizer_config import ROLES
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import (
-    any_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    refuse_special,
-    sample_of,
-)
-from streamdec.tokenizers._instrumented import instrumented_decode
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, refuse_special
 
 
 def roles_of(given: Any) -> dict[str, str]:
@@ -47,8 +37,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     tokenizer_type = "transformers"
 
-    inline_chars = 512
-
     def __init__(self, given: Any, folder: Path) -> None:
         self.name = str(folder)
         self._given = given
@@ -58,8 +46,7 @@ class TransformersTokenizer(BaseTokenizer):
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    @instrumented_decode
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+    def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         """Decode as the object does; unknown ids have no text."""
         known = [i for i in checked_ids(token_ids) if self.piece(i) is not None]
         text: str = guarded(self._given.decode, known, skip_special_tokens=skip_special_tokens)
@@ -79,14 +66,11 @@ class TransformersTokenizer(BaseTokenizer):
         return {name: i for i, name in self._names.items() if i in ids}
 
     @cached_property
-    def _special_ids(self) -> frozenset[int]:
+    def _skipped_ids(self) -> frozenset[int]:
         return frozenset(self._special.values())
 
     def _special_texts(self) -> Iterable[tuple[str, int]]:
         return self._special.items()
-
-    def is_skipped(self, token_id: int) -> bool:
-        return token_id in self._special_ids
 
     rules = None
     """A class may decode in any way."""
@@ -100,21 +84,10 @@ class TransformersTokenizer(BaseTokenizer):
             return None
         return token if isinstance(token, str) and token not in self._by_name else None
 
-    def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the UTF-8 of the text of ``token_id``; None if there is no token."""
-        if self.piece(token_id) is None:
-            return None
-        with suppressed:
-            return self.decode([token_id], skip_special_tokens=False).encode()
-
     @cached_property
     def fingerprint(self) -> str:
         kind = type(self._given).__name__
-        return fingerprint_of(kind, self._names, sorted(self._special_ids))
-
-    def sample_ids(self) -> list[int]:
-        sample = sample_of(sorted(self._special_ids), (), self.vocab_size)
-        return [i for i in sample if i in self._names]
+        return fingerprint_of(kind, self._names, sorted(self._skipped_ids))
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -133,10 +106,6 @@ class TransformersTokenizer(BaseTokenizer):
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)
 
-    @cached_property
-    def _any_special(self) -> re.Pattern[str] | None:
-        return any_of(self._special)
-
     # --- the vocabulary ---------------------------------------------------------------------------
 
     def id_to_token(self, token_id: int) -> str | None:
@@ -153,8 +122,6 @@ class TransformersTokenizer(BaseTokenizer):
     def vocab_size(self) -> int:
         return max(self._names, default=-1) + 1
 
-    @cached_property
-    def special_tokens(self) -> SpecialTokens:
-        roles = roles_of(self._given)
-        others = tuple(name for name in self._special if name not in roles.values())
-        return SpecialTokens(**roles, additional_special_tokens=others)
+    @property
+    def _role_texts(self) -> Mapping[str, str]:
+        return roles_of(self._given)

@@ -7,8 +7,6 @@ for texts under 32 KiB, so only short texts are encoded with it.
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -31,14 +29,6 @@ class Stopped(Exception):  # noqa: N818 (not an error)
 def import_fastokens() -> Any:
     """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
     return library("fastokens", "fast", "faster encoding needs")
-
-
-def ids_of(data: bytes) -> array[int]:
-    """Return the ids in ``data``, which has four bytes for each, little-endian."""
-    ids = array("I", data)
-    if sys.byteorder == "big":
-        ids.byteswap()
-    return ids
 
 
 class FastEncoder:

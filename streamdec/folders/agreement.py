@@ -1,7 +1,7 @@
 """Compare the ids that a folder's files declare with the loaded tokenizer.
 
-In: a folder, what its files say about tokens, and the loaded table. Out: a :class:`Contradiction`
-for each id that differs. Files declare ids in four ways:
+In: a folder, what its files say about tokens, and the loaded table. Out: a phrase for each id that
+differs. Files declare ids in four ways:
 
 - by text: ``vocab.json``, ``added_tokens.json``, ``added_tokens_decoder`` of
   ``tokenizer_config.json``;
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +33,6 @@ _MARKER = re.compile(r"[<\[].*[>\]]", re.DOTALL)
 """The spelling of tokens that are not text."""
 _SHOWN = 3
 _MOST = 1_000
-"""The most contradictions that are looked for."""
 
 
 class Table(NamedTuple):
@@ -67,43 +65,27 @@ class Table(NamedTuple):
         return has if there is None else f"{has}, and {there!r:.60} at {token_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """An id that a file declares, and that the loaded tokenizer contradicts."""
-
-    file: str
-    text: str
-    token_id: int | None
-    """The declared id; None if the file only declares that there is such a token."""
-    found: str
-    """What the loaded tokenizer has instead."""
-
-    def __str__(self) -> str:
-        has = "makes" if self.token_id is None else f"has id {self.token_id} for"
-        return f"{self.file} {has} {self.text!r:.60}, but {self.found}"
-
-
-def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[Contradiction]:
-    """Return at most 1,000 ids of files in ``folder`` that ``table`` contradicts.
+def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[str]:
+    """Return a phrase for each id that ``table`` contradicts, at most 1,000.
 
     Malformed files declare nothing: other readers report those that are used.
     """
     found = chain(
-        _of_texts(CONFIG, _declared(tokens.config), table),
-        _of_texts(ADDED_TOKENS, _ids(_object(folder, ADDED_TOKENS)), table),
+        map(_has(CONFIG, table), _differing(_declared(tokens.config), table)),
+        map(_has(ADDED_TOKENS, table), _differing(_ids(_object(folder, ADDED_TOKENS)), table)),
         _of_vocabulary(folder, table),
         *(_of_roles(file, _object(folder, file), tokens.roles, table) for file in _OF_MODEL),
     )
     return [*islice(found, _MOST)]
 
 
-def listed(found: list[Contradiction]) -> str:
+def listed(found: list[str]) -> str:
     """Return the first of ``found`` in words, for a message."""
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return "; ".join(map(str, found[:_SHOWN])) + more
+    return "; ".join(found[:_SHOWN]) + more
 
 
-def warn_of(found: list[Contradiction], folder: Path, file: str) -> None:
+def warn_of(found: list[str], folder: Path, file: str) -> None:
     """Warn of what :func:`contradictions` found; ``file`` has the ids that are used."""
     if found:
         what = f"the ids here are those of {file}, and {len(found):,} in other files contradict it"
@@ -139,13 +121,18 @@ def _declared(config: Mapping[str, Any]) -> dict[str, int]:
     return {text: int(i) for i, token in by_id.items() if (text := content_of(token)) is not None}
 
 
-def _of_texts(file: str, ids: Mapping[str, int], table: Table) -> Iterator[Contradiction]:
+def _differing(ids: Mapping[str, int], table: Table) -> Iterator[tuple[str, int]]:
     for text, token_id in ids.items():
         if table.text_of(token_id) != text and table.id_of(text) != token_id:
-            yield Contradiction(file, text, token_id, table.instead(text, token_id))
+            yield text, token_id
 
 
-def _of_vocabulary(folder: Path, table: Table) -> Iterator[Contradiction]:
+def _has(file: str, table: Table) -> Callable[[tuple[str, int]], str]:
+    """Return a function that says how an id in ``file`` differs."""
+    return lambda it: f"{file} has id {it[1]} for {it[0]!r:.60}, but {table.instead(*it)}"
+
+
+def _of_vocabulary(folder: Path, table: Table) -> Iterator[str]:
     """Yield what the files of a whole vocabulary contradict.
 
     Where tokens are spelled in another way, only texts that the table has are compared.
@@ -156,18 +143,16 @@ def _of_vocabulary(folder: Path, table: Table) -> Iterator[Contradiction]:
     if 2 * known < len(by_line):  # a line is not a token: a word and its count, or a Python literal
         by_line = {}
     for file, ids in (("vocab.json", vocab), ("vocab.txt", by_line)):
-        for wrong in _of_texts(file, ids, table):
+        for text, token_id in _differing(ids, table):
             # Only ASCII is spelled alike everywhere: in a byte-level vocab.json "é" is a byte.
-            is_alike = table.is_spelled_alike or wrong.text.isascii()
-            if is_alike and (table.is_spelled_alike or table.id_of(wrong.text) is not None):
-                yield wrong
+            is_known = text.isascii() and table.id_of(text) is not None
+            if table.is_spelled_alike or is_known:
+                yield _has(file, table)((text, token_id))
     if table.is_spelled_alike:
         yield from _of_merges(_lines(folder / "merges.txt"), vocab, table)
 
 
-def _of_merges(
-    lines: Iterable[str], vocab: Mapping[str, int], table: Table
-) -> Iterator[Contradiction]:
+def _of_merges(lines: Iterable[str], vocab: Mapping[str, int], table: Table) -> Iterator[str]:
     for line in lines:
         left, space, right = line.partition(" ")
         text = left + right.removeprefix("##")  # the sign of a later part, which merging removes
@@ -175,12 +160,12 @@ def _of_merges(
             continue
         spelled = {text, left + right}
         if not any(each in vocab or table.id_of(each) is not None for each in spelled):
-            yield Contradiction("merges.txt", text, None, f"{table.file} has no such token")
+            yield f"merges.txt makes {text!r:.60}, but {table.file} has no such token"
 
 
 def _of_roles(
     file: str, data: Mapping[str, Any], roles: Mapping[str, str], table: Table
-) -> Iterator[Contradiction]:
+) -> Iterator[str]:
     """Yield the ids of roles in a model's configuration that cannot be meant.
 
     A configuration may name another special token than ``tokenizer_config.json``, and often does.
@@ -193,8 +178,7 @@ def _of_roles(
         if text is None or expected is None or not ids or expected in ids:
             continue
         if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
-            instead = f"{table.instead(text, ids[0])} ({role} in {CONFIG})"
-            yield Contradiction(file, text, ids[0], instead)
+            yield f"{_has(file, table)((text, ids[0]))} ({role} in {CONFIG})"
 
 
 def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:

@@ -134,8 +134,7 @@ def _reason(tokens: FolderTokens) -> str:
     if cls is not None and cls.how == "decodes":
         return "the class decodes in its own way"
     if pipeline is None:
-        is_plain = not (tokens.is_built or tokens.is_inherited)
-        return "" if is_plain else "the class builds its tokenizer in its own way"
+        return "the class builds its tokenizer in its own way" if tokens.is_made else ""
     declared = {token.content for token in tokens.to_add(())}
     if tokens.is_built and not declared.issuperset(pipeline.data["added"]):
         return "the class adds tokens that the files do not declare"

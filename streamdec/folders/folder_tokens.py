@@ -62,11 +62,6 @@ class FolderTokens:
         return self.chosen.cls is not None and self.chosen.cls.builds
 
     @property
-    def is_inherited(self) -> bool:
-        """Whether the class only gives a ``tokenizer.json`` another post-processor."""
-        return self.chosen.cls is not None and self.chosen.cls.how == "inherits"
-
-    @property
     def code(self) -> str:
         """The module and class that ``auto_map`` names."""
         return " ".join(auto_map_of(self.config))
@@ -86,9 +81,16 @@ class FolderTokens:
 
     @property
     def pipeline(self) -> Pipeline | None:
-        """What the class builds; None if it builds nothing or cannot be followed."""
-        is_made = self.is_built or self.is_inherited
-        return pipeline_of(self.chosen.name) if is_made else None
+        """What the class builds; None if it builds nothing or cannot be followed.
+
+        A class that inherits only gives a ``tokenizer.json`` another post-processor.
+        """
+        return pipeline_of(self.chosen.name) if self.is_made else None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the class builds the tokenizer or a part of it."""
+        return self.is_built or (self.chosen.cls is not None and self.chosen.cls.how == "inherits")
 
     def by_id(self) -> dict[int, AddedToken]:
         """Return the tokens with a declared id, special if they have a name."""

@@ -12,12 +12,12 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG
-from streamdec.tokenizers.folder_files import BOM, MAX_FILE, FileError, parse_json
+from streamdec.tokenizers.folder_files import BOM, MAX_FILE
 
 __all__ = ["Detected", "Format", "detect_format"]
 
@@ -32,8 +32,6 @@ Format = Literal[
 ]
 
 _HEAD = 4096
-_MAX_JSON = 64 * 2**20
-"""The most bytes of JSON of an unknown format that are parsed to name the format."""
 
 _MAGIC = {
     b"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
@@ -63,6 +61,15 @@ _ABOUT_RWKV = (
 _ABOUT_VOCABULARY = "a vocabulary without a way to split a text (give the path of its folder)"
 # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
 _SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
+_OTHER_JSON = {
+    "a tokenizer_config.json, which does not hold the tokenizer (name its folder)": re.compile(
+        rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:'
+    ),
+    _ABOUT_VOCABULARY: re.compile(
+        rb'\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z',
+        re.DOTALL,
+    ),
+}
 _GGUF = b"GGUF"
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
 """Files whose meaning depends on the tokenizer class."""
@@ -142,6 +149,15 @@ def _detect_file(path: Path) -> Detected:
         if content[:1] in (b"{", b"["):
             return Detected(path, *_describe_json(head + file.read(MAX_FILE)))
     return Detected(path, *_describe(head, content))
+
+
+def _describe_json(content: bytes) -> tuple[Format, str]:
+    """Return the format, by the keys of the JSON."""
+    for found, key in _KEYS.items():
+        if key.search(content):
+            return found, _NAMES[found]
+    known = (what for what, key in _OTHER_JSON.items() if key.search(content))
+    return "unsupported", next(known, 'JSON without a "model"')
 
 
 def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
@@ -239,35 +255,6 @@ def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
     for name in worth[:_MAX_FILES]:
         if (folder / name).is_file():
             yield _detect_file(folder / name)
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-def _describe_json(content: bytes) -> tuple[Format, str]:
-    """Return the format, by the keys of the JSON."""
-    for found, key in _KEYS.items():
-        if key.search(content):
-            return found, _NAMES[found]
-    if len(content) > _MAX_JSON:
-        return "unsupported", 'JSON without a "model"'
-    try:
-        data = parse_json(content.removeprefix(BOM))
-    except FileError as error:
-        return "unsupported", f"broken JSON ({error})"
-    return "unsupported", _named_json(data)
-
-
-def _named_json(data: Any) -> str:
-    if not isinstance(data, dict):
-        return "JSON that is not an object"
-    if "config" in data and "vocab" in data:
-        return "a Tekken file without its settings"
-    if data.keys() & {"tokenizer_class", "added_tokens_decoder", "model_max_length"}:
-        return "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
-    if data and all(type(value) is int for value in data.values()):
-        return _ABOUT_VOCABULARY
-    return f'JSON without a "model", with {_listed(list(data))}' if data else "an empty JSON object"
 
 
 def _listed(names: list[str], most: int = 5) -> str:

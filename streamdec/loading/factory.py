@@ -19,7 +19,7 @@ from streamdec.mistakes import check_flag
 
 if TYPE_CHECKING:
     from streamdec.chat.tokenizer_chat import TokenizerChat
-    from streamdec.loading.opening import Loaded
+    from streamdec.tokenizers._base import BaseTokenizer
     from streamdec.tokenizers._chat import NewTemplate
     from streamdec.tokenizers.encodings import EncodingSpec
     from streamdec.tokenizers.tokenizer_report import FastMode, LoadedTokenizer
@@ -126,7 +126,7 @@ def load_tokenizer(
         check_flag("untrusted", untrusted)
     options = FastOptions.of(fast, strict=strict)
     started = perf_counter()
-    loaded: Loaded | None = None
+    loaded: BaseTokenizer | None = None
     failed: str | None = None
     try:
         asked = looked_up(name, models)
@@ -152,7 +152,7 @@ def load_tokenizer(
     return loaded
 
 
-def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
+def _chat_of(loaded: BaseTokenizer, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
     """Return the source of its chat template, which is read later."""
     from streamdec.chat.tokenizer_chat import TokenizerChat
 
@@ -163,7 +163,7 @@ def _chat_of(loaded: Loaded, path: Path | None, given: NewTemplate | None) -> To
     return TokenizerChat(folder, gguf=gguf, template=given)
 
 
-def _tell(name: str, tokenizer: Loaded | None, seconds: float, failed: str | None) -> None:
+def _tell(name: str, tokenizer: BaseTokenizer | None, seconds: float, failed: str | None) -> None:
     """Report one call to the hooks."""
     if not hooks.installed:  # a vocabulary takes time to count
         return

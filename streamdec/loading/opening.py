@@ -6,40 +6,38 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
+from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
+from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.errors import TokenizerLoadError
+from streamdec.core.shared_tables import tokenizer_for
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath.options import FastOptions
 from streamdec.folders.agreement import compare
 from streamdec.folders.folder_tokens import has_config
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
+from streamdec.tokenizers._base import BaseTokenizer
+from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import read_bounded
 from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
-
-if TYPE_CHECKING:
-    from streamdec.backends.gguf import GGUFTokenizer
-    from streamdec.backends.huggingface import HuggingFaceTokenizer
-    from streamdec.backends.sentencepiece import SentencePieceTokenizer
-    from streamdec.backends.tiktoken import TiktokenTokenizer
-    from streamdec.backends.transformers_object import TransformersTokenizer
-
-    Loaded = (
-        TiktokenTokenizer
-        | SentencePieceTokenizer
-        | GGUFTokenizer
-        | HuggingFaceTokenizer  # and HybridTokenizer
-        | TransformersTokenizer
-    )
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
     "SentencePiece model, a GGUF file, or a folder that has one"
 )
+
+_CLASSES = {
+    "tekken": "TekkenTokenizer",
+    "tiktoken": "TiktokenTokenizer",
+    "sentencepiece": "SentencePieceTokenizer",
+    "gguf": "GGUFTokenizer",
+}
 
 
 def open_tokenizer(
@@ -49,17 +47,16 @@ def open_tokenizer(
     apply_tokenizer_config: bool | None,
     *,
     allow_download: bool,
-) -> Loaded:
+) -> BaseTokenizer:
     """Return the tokenizer of ``place``, with its report.
 
     ``found`` is its format. The other arguments are those of load_tokenizer.
     """
     started, reason = perf_counter(), ""
     if place.path is None or found is None:
-        from streamdec.backends.tiktoken import TiktokenTokenizer
-
         assert place.encoding is not None
-        tokenizer: Loaded = TiktokenTokenizer.named(place.encoding, allow_download=allow_download)
+        kind = tokenizers.TiktokenTokenizer
+        tokenizer: BaseTokenizer = kind.named(place.encoding, allow_download=allow_download)
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
@@ -72,21 +69,20 @@ def open_tokenizer(
                 )
             tokenizer = _of_other_format(found, place)
         except NotFollowedError as error:
-            from streamdec.loading.by_transformers import load_by_transformers
-
             reason = str(error)
             folder = found.path if found.path.is_dir() else found.path.parent
-            tokenizer = load_by_transformers(folder, reason)
+            tokenizer = _by_transformers(folder, reason)
         if applies and place.encoding is None:
             compare(tokenizer, found.path, is_error=found.format == "tiktoken")
-    libraries = ("transformers",) if reason else _LIBRARIES.get(tokenizer.tokenizer_type, ())
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
         active=tokenizer.tokenizer_type,
         reason=reason or _reason(tokenizer, found),
-        versions=versions_of(("tokenizers", *libraries)),
+        versions=versions_of(
+            ("tokenizers", "transformers" if reason else tokenizer.tokenizer_type)
+        ),
         sha256=getattr(tokenizer, "sha256", None),
         revision=place.revision,
         seconds={tokenizer.tokenizer_type: perf_counter() - started},
@@ -119,7 +115,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
     return Source(made.content, str(path), path, applies, assembled=made)
 
 
-def _of_other_format(found: Detected, place: Place) -> Loaded:
+def _of_other_format(found: Detected, place: Place) -> BaseTokenizer:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"
@@ -129,32 +125,43 @@ def _of_other_format(found: Detected, place: Place) -> Loaded:
             f"{str(found.path)!r}: remove encoding=, which is only for rank files; this is "
             f"{found.description}"
         )
-    if found.format == "tekken":
-        from streamdec.backends.tekken import TekkenTokenizer
-
-        return TekkenTokenizer(found.path)
-    if found.format == "tiktoken":
-        from streamdec.backends.tiktoken import TiktokenTokenizer
-
-        return TiktokenTokenizer(found.path, encoding=place.encoding)
-    if found.format == "sentencepiece":
-        from streamdec.backends.sentencepiece import SentencePieceTokenizer
-
-        return SentencePieceTokenizer(found.path)
-    from streamdec.backends.gguf import GGUFTokenizer
-
-    return GGUFTokenizer(found.path)
+    kind = getattr(tokenizers, _CLASSES[found.format])
+    options = {"encoding": place.encoding} if found.format == "tiktoken" else {}
+    loaded: BaseTokenizer = kind(found.path, **options)
+    return loaded
 
 
-def _reason(tokenizer: Loaded, found: Detected | None) -> str:
+def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
+    """Return the tokenizer that transformers makes from ``folder``.
+
+    It is a HuggingFaceTokenizer if ``AutoTokenizer`` makes a fast tokenizer whose class decodes as
+    its backend does. Code of the folder is not run, and nothing is downloaded. ``reason`` says why
+    streamdec does not make it, for messages. Raises
+    :class:`~streamdec.errors.MissingExtraError`, with the command that installs transformers, and
+    :class:`~streamdec.TokenizerLoadError`.
+    """
+    what = f"{str(folder)!r} ({reason}) needs"
+    auto = library("transformers", "transformers", what).AutoTokenizer
+    try:
+        given = guarded(
+            auto.from_pretrained, str(folder), trust_remote_code=False, local_files_only=True
+        )
+    except TokenizerLibraryError as error:
+        cause = error.__cause__
+        failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
+        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
+    from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
+
+    tokenizer = tokenizer_for(given)
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        return TransformersTokenizer(given, folder)
+    tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
+    return tokenizer
+
+
+def _reason(tokenizer: BaseTokenizer, found: Detected | None) -> str:
     """Return why the library encodes, for the report."""
     if found is None or found.format == "tiktoken":
         kind = "" if found is None else "a rank file of "
         return f"{kind}the encoding {getattr(tokenizer, 'encoding_name', '')}"
     return found.description
-
-
-_LIBRARIES = {
-    "tiktoken": ("tiktoken",),
-    "sentencepiece": ("sentencepiece",),
-}

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,36 +50,21 @@ _FAILED = "loading it in a child process failed"
 _ERRORS = {kind.__name__: kind for kind in (MissingExtraError, TokenizerLibraryError)}
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A file or a folder that is tried in a child process."""
+def try_loading(path: str, options: Mapping[str, Any], size: int, *, imports: bool) -> None:
+    """Load ``path``, a file or a folder, in a child.
 
-    path: str
-    """The file or the folder, an absolute path."""
-    options: Mapping[str, Any]
-    """Options of ``load_tokenizer``, as JSON data."""
-    size: int
-    """The bytes of the file, which set the limits."""
-    imports_transformers: bool
-    """Whether loading may import transformers, which takes more memory."""
+    ``options`` are those of ``load_tokenizer``, as JSON data. The bytes of the file, ``size``, set
+    the limits. ``imports`` says whether loading may import transformers, which takes more memory.
 
-    def run(self, *, fast: bool) -> None:
-        """Load it in a child, with fastokens if ``fast``.
-
-        Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
-        """
-        setup = {
-            "source": self.path,
-            "options": {**self.options, "fast": "now" if fast else "off"},
-            "imports_transformers": self.imports_transformers,
-        }
-        limits = limits_for(self.size, imports_transformers=self.imports_transformers)
-        try:
-            _ask(b"", setup, limits)
-        except ChildError as error:
-            # Not for a limit or an abort: those are the file's.
-            hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
-            raise TokenizerLoadError(f"{self.path!r}: {error}{hint}") from None
+    Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
+    """
+    setup = {"source": path, "options": options, "imports_transformers": imports}
+    try:
+        _ask(b"", setup, limits_for(size, imports_transformers=imports))
+    except ChildError as error:
+        # Not for a limit or an abort: those are the file's.
+        hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
+        raise TokenizerLoadError(f"{path!r}: {error}{hint}") from None
 
 
 def tried(
@@ -109,14 +94,16 @@ def tried(
     # The files beside a SentencePiece model say whether transformers loads it.
     may_import = found.format in ("transformers", "sentencepiece")
     imports = may_import and find_spec("transformers") is not None
-    trial = Trial(str(place.path.absolute()), loading, size, imports_transformers=imports)
+    trial = partial(try_loading, str(place.path.absolute()), size=size)
+    is_now = options.fast == "now"
     try:
-        trial.run(fast=options.fast == "now")
+        trial({**loading, "fast": "now" if is_now else "off"}, imports=imports)
     except MissingExtraError:  # only transformers can make the tokenizer
         if imports or find_spec("transformers") is None:
             raise
-        replace(trial, imports_transformers=True).run(fast=False)
-    return replace(options, trial=partial(trial.run, fast=True))
+        trial({**loading, "fast": "off"}, imports=True)
+    fast = partial(trial, {**loading, "fast": "now"}, imports=imports)
+    return replace(options, trial=fast)
 
 
 def try_content(content: bytes) -> None:

@@ -1,29 +1,34 @@
 """The base class of all backends: encodings, offsets, batches and async calls.
 
-In: a backend's ``_ids`` (text to ids), ``decode`` and ``token_bytes``. Out: the other methods of
-:class:`~streamdec.protocols.Tokenizer`, which documents the ones that each backend implements.
+In: a backend's ``_ids`` (text to ids), ``_decode``, ``piece`` and ``rules``. Out: the methods of
+:class:`~streamdec.protocols.Tokenizer`. It documents those that each backend implements.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar
+from operator import length_hint
+from time import perf_counter
+from typing import Any, ClassVar, TypeVar
 
-from streamdec.encoding import Encoding, Special
+from streamdec import hooks
+from streamdec.encoding import Encoding, Special, SpecialTokens
 from streamdec.errors import EncodeError
 from streamdec.hooks import Operation, suppressed, type_of
 from streamdec.locks import cached_property
 from streamdec.tokenizers._chat import ChatTokenizer
-from streamdec.tokenizers._instrumented import is_measured, measured
+from streamdec.tokenizers._common import any_of, bytes_of, refuse_special, sample_of
 from streamdec.tokenizers._threads import cores, in_thread, in_threads
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 Span = tuple[int, int]
 Ids = Sequence[int] | bytes
 """The ids of a text, or four bytes for each, little-endian."""
+T = TypeVar("T")
 
 
 class BaseTokenizer(ChatTokenizer, ABC):
@@ -32,31 +37,40 @@ class BaseTokenizer(ChatTokenizer, ABC):
     tokenizer_type: ClassVar[str]
     """Its name in metrics: the library that decodes."""
 
+    name: str
+    """Its path or name, for messages."""
+
     report: TokenizerReport
     """How it was loaded. Only a :class:`~streamdec.tokenizers.HybridTokenizer` and a tokenizer of
     ``load_tokenizer`` have this attribute."""
 
-    inline_chars: int = 4096
+    inline_chars: int = 512
     """Async calls encode texts of up to this many code points on the event loop, because a thread
     would cost more."""
 
-    _added: tuple[Sequence[int], Sequence[int]] = ((), ())
-    """The ids that ``add_special_tokens`` puts before and after a text."""
+    @property
+    def _added(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The ids that ``add_special_tokens`` puts before and after a text."""
+        return (), ()
 
     def _ids(self, text: str, special: Special) -> Sequence[int]:
-        """Return the ids of ``text``, which has no lone surrogate.
-
-        Raises EncodeError for special tokens if ``special`` forbids them.
-        """
+        """Return the ids of ``text``, which has no lone surrogate and no forbidden token."""
         raise NotImplementedError
 
     def _all_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Ids]:
         """Return the ids of each text with the tokens around it."""
+        if special == "forbid":
+            for text in texts:
+                refuse_special(text, self._any_special)
         before, after = self._added if add_special_tokens else ((), ())
         found = [self._ids(text, special) for text in texts]
         return [[*before, *ids, *after] for ids in found] if before or after else found
+
+    @abstractmethod
+    def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
+        """Return the text of ``token_ids``, which are not checked."""
 
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         """Return the name and the decode function of the library, for comparisons."""
@@ -68,13 +82,26 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     # --- special tokens ---------------------------------------------------------------------------
 
-    @abstractmethod
+    @property
+    def _skipped_ids(self) -> Collection[int]:
+        """The ids that ``decode`` leaves out with ``skip_special_tokens``."""
+        raise NotImplementedError
+
     def is_skipped(self, token_id: int) -> bool:
         """Return whether ``decode`` leaves out ``token_id`` with ``skip_special_tokens``."""
+        return token_id in self._skipped_ids
 
-    @abstractmethod
     def _special_texts(self) -> Iterable[tuple[str, int]]:
         """Return the text and the id of each token that may be skipped, ids ascending."""
+        for token_id in sorted(self._skipped_ids):
+            piece = self.piece(token_id) or ""
+            if isinstance(piece, bytes):
+                piece = piece.decode(errors="surrogateescape")
+            yield piece, token_id
+
+    @cached_property
+    def _any_special(self) -> re.Pattern[str] | None:
+        return any_of(self._ids_by_special_text)
 
     @cached_property
     def _ids_by_special_text(self) -> dict[str, list[int]]:
@@ -88,6 +115,43 @@ class BaseTokenizer(ChatTokenizer, ABC):
         found = {text: self._ids_by_special_text.get(text, ()) for text in texts}
         skipped = {text: tuple(filter(self.is_skipped, ids)) for text, ids in found.items()}
         return {text: ids for text, ids in skipped.items() if ids}
+
+    @property
+    def _role_texts(self) -> Mapping[str, str | None]:
+        """The token of each role, such as ``eos_token``."""
+        return {}
+
+    @cached_property
+    def special_tokens(self) -> SpecialTokens:
+        """The special tokens, with the roles that the tokenizer's files give them."""
+        roles = {role: text for role, text in self._role_texts.items() if text is not None}
+        others = (text for text in self._special_names() if text not in roles.values())
+        return SpecialTokens(**roles, additional_special_tokens=tuple(dict.fromkeys(others)))
+
+    def _special_names(self) -> Iterable[str]:
+        """Return the texts of the special tokens, in the order of their ids."""
+        return (text for text, _ in self._special_texts())
+
+    # --- the vocabulary ---------------------------------------------------------------------------
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes of ``token_id`` inside a text; None if there is no token.
+
+        Without ``rules``, they are the UTF-8 of its decoded text.
+        """
+        piece, rules = self.piece(token_id), self.rules
+        if piece is None:
+            return None
+        return self._decode([token_id], False).encode() if rules is None else bytes_of(rules, piece)
+
+    def _byte_ids(self) -> Iterable[int]:
+        """Return the ids of tokens of one byte."""
+        return ()
+
+    def sample_ids(self) -> list[int]:
+        """Return a few hundred ids, special and byte tokens among them, as a sample."""
+        sample = sample_of(sorted(self._skipped_ids), self._byte_ids(), self.vocab_size)
+        return [token_id for token_id in sample if self.piece(token_id) is not None]
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -154,10 +218,14 @@ class BaseTokenizer(ChatTokenizer, ABC):
         self, operation: Operation, texts: list[str], options: dict[str, Any]
     ) -> list[Encoding]:
         """Check and encode ``texts``; hooks receive the call."""
-        if is_measured():
-            all_ids = self._measured_ids(operation, texts, options)
-        else:
-            all_ids = self._checked_ids(texts, **options)
+
+        def count(found: Sequence[Ids] | None) -> tuple[int, int, int]:
+            sizes = (len(ids) // 4 if isinstance(ids, bytes) else len(ids) for ids in found or ())
+            return len(texts), sum(sizes), sum(map(_chars, texts))
+
+        report = getattr(self, "report", None)
+        by = type_of(self) if report is None else report.active
+        all_ids = _measured(by, operation, partial(self._checked_ids, texts, **options), count)
         pairs = zip(all_ids, texts, strict=True)
         return [Encoding(ids, text, self, **options) for ids, text in pairs]
 
@@ -167,17 +235,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
         for text in texts:
             check_text(special, text)
         return self._all_ids(texts, special, add_special_tokens=add_special_tokens)
-
-    def _measured_ids(
-        self, operation: Operation, texts: list[str], options: dict[str, Any]
-    ) -> Sequence[Ids]:
-        def count(found: Sequence[Ids] | None) -> tuple[int, int, int]:
-            sizes = (len(ids) // 4 if isinstance(ids, bytes) else len(ids) for ids in found or ())
-            return len(texts), sum(sizes), sum(map(_chars, texts))
-
-        report = getattr(self, "report", None)
-        by = type_of(self) if report is None else report.active
-        return measured(by, operation, partial(self._checked_ids, texts, **options), count)
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
@@ -254,6 +311,14 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     # --- decoding ---------------------------------------------------------------------------------
 
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text, as :meth:`streamdec.protocols.Decoder.decode` describes."""
+        if not _is_measured():
+            return self._decode(token_ids, skip_special_tokens)
+        size = length_hint(token_ids)  # 0 for an iterator without a length
+        call = partial(self._decode, token_ids, skip_special_tokens)
+        return _measured(type_of(self), "decode", call, lambda text: (1, size, len(text or "")))
+
     def decode_batch(
         self, batch: Sequence[Sequence[int]], *, skip_special_tokens: bool = True
     ) -> list[str]:
@@ -271,6 +336,37 @@ class BaseTokenizer(ChatTokenizer, ABC):
                 error.add_note(f"in row {row} of the batch")
                 raise
         return texts
+
+
+def _is_measured() -> bool:
+    """Return whether calls are reported to hooks now."""
+    return bool(hooks.installed) and not suppressed.is_entered
+
+
+def _measured(
+    by: str,
+    operation: Operation,
+    call: Callable[[], T],
+    count: Callable[[T | None], tuple[int, int, int]],
+) -> T:
+    """Return ``call()``, and report it to hooks as an operation of ``by``.
+
+    ``count`` gives the numbers of texts, tokens and characters. Its argument is the result, or None
+    if the call failed.
+    """
+    if not _is_measured():
+        return call()
+    found, failed, started = None, None, perf_counter()
+    try:
+        found = call()
+    except Exception as error:
+        failed = type(error).__name__
+        raise
+    finally:
+        seconds = perf_counter() - started
+        event = hooks.Call(by, operation, seconds, *count(found), failed)
+        hooks.tell(hooks.installed, "called", event)
+    return found
 
 
 def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:

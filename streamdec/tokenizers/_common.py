@@ -7,13 +7,11 @@ import json
 import marshal
 import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
-from itertools import islice
 from typing import ParamSpec, TypeVar
 
-from streamdec.core.rules.base import byte_alphabet
 from streamdec.core.rules.compile import rule_for
 from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
 from streamdec.errors import EncodeError, TokenizerLibraryError
@@ -24,15 +22,11 @@ MAX_ID = 2**24 - 1
 highest are read once; no vocabulary is larger."""
 _SPREAD_IN_SAMPLE = 128
 _SPECIAL_IN_SAMPLE = 64
-_NO_TEXT = re.compile("[\udc80-\udcff]")
+NO_TEXT = re.compile("[\udc80-\udcff]")
 """Invalid UTF-8 as ``surrogateescape`` decodes it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-BYTE_OF_LETTER = {chr(letter): byte for letter, byte in byte_alphabet().items()}
-"""GPT-2's byte alphabet (``bytes_to_unicode`` in its encoder.py)."""
 
 
 def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,13 +84,20 @@ def bytes_of(rules: TextRules, piece: str | bytes) -> bytes:
     return text.encode()
 
 
-def sample_of(special: Iterable[int], single_bytes: Iterable[int], size: int) -> list[int]:
+def sample_of(special: Sequence[int], single_bytes: Iterable[int], size: int) -> list[int]:
     """Return ids to verify a table with.
 
-    These are the first special ids, the ids of all bytes, and a spread of ids below ``size``.
+    These are special ids, the ids of all bytes, and ids below ``size``: a spread of each.
     """
-    spread = range(0, size, max(size // _SPREAD_IN_SAMPLE, 1))
-    return sorted({*islice(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
+    spread = spread_of(range(size), _SPREAD_IN_SAMPLE)
+    return sorted({*spread_of(special, _SPECIAL_IN_SAMPLE), *single_bytes, *spread})
+
+
+def spread_of(ids: Sequence[int], count: int) -> list[int]:
+    """Return up to ``count`` of ``ids``, evenly spread, with the first and the last."""
+    if len(ids) <= count:
+        return list(ids)
+    return [ids[i * (len(ids) - 1) // (count - 1)] for i in range(count)]
 
 
 def any_of(names: Iterable[str]) -> re.Pattern[str] | None:
@@ -120,7 +121,7 @@ def refuse_special(text: str, special: re.Pattern[str] | None) -> None:
 def readable(data: bytes) -> str:
     """Return the text of ``data``, with ``<0xFF>`` for an invalid byte."""
     text = data.decode("utf-8", "surrogateescape")
-    return _NO_TEXT.sub(lambda escaped: f"<0x{ord(escaped[0]) - 0xDC00:02X}>", text)
+    return NO_TEXT.sub(lambda escaped: f"<0x{ord(escaped[0]) - 0xDC00:02X}>", text)
 
 
 def fingerprint_of(rules: object, *table: object) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamdec.backends import gguf_metadata
 from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.errors import TokenizerLoadError
-from tests.support.files import gguf, shared
+from tests.support.files import gguf
 
 SCALARS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -44,20 +44,6 @@ def test_written_values_are_read_unchanged(
     content = gguf(values.items(), order, version) + b"tensors"
     assert read(content, tmp_path) == values
     assert read(content, tmp_path, "a") == {k: v for k, v in values.items() if k[:1] == "a"}
-
-
-@given(st.data())
-def test_a_truncated_file_or_another_file_raises_only_tokenizer_load_error(
-    tmp_path: Path, data: st.DataObject
-) -> None:
-    content = bytearray(gguf([("a", "text"), ("b", [1, 2, 3]), ("c", ["x", "yy"]), ("d", True)]))
-    for _ in range(data.draw(st.integers(0, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(content)))
-    try:
-        read(bytes(content[:cut]), tmp_path, data.draw(st.sampled_from(["", "b", "x"])))
-    except TokenizerLoadError as error:
-        assert "file.gguf" in str(error)  # noqa: PT017 (no error is fine, too)
 
 
 def number(value: int) -> bytes:
@@ -116,24 +102,12 @@ def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.Mo
             read(gguf([("a", ["x"] * 4), ("b", ["x"] * 5)]), tmp_path, wanted)
 
 
-def test_bytes_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
-    assert read(gguf([("a", ["\udcff", "b"])]), tmp_path) == {"a": ["\udcff", "b"]}
-
-
 def test_a_missing_file_raises_tokenizer_load_error(tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match="No such file"):
         read_metadata(tmp_path / "none", bool)
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=p.parent.name) for p in shared("*/*.gguf")])
-def test_real_files_have_a_vocabulary(path: Path) -> None:
-    found = read_metadata(path, lambda key: key.startswith("tokenizer.ggml."))
-    tokens, types = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
-    assert len(tokens) == len(types) > 30_000
-    assert found["tokenizer.ggml.model"] in ("bert", "gpt2", "llama")
-
-
-@pytest.mark.parametrize("kept", range(1, 24))
+@pytest.mark.parametrize("kept", [1, 2, 3, 10, 11, 23])
 @pytest.mark.parametrize("wanted", ["", "other"])
 def test_a_file_that_shrinks_while_it_is_read(
     kept: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import random
 import sys
 import warnings
 from functools import cache
@@ -28,16 +27,8 @@ from streamdec.errors import (
     TokenizerLoadError,
 )
 from streamdec.protocols import (
-    CTC,
-    BPESuffix,
-    ByteFallback,
-    ByteLevel,
-    Concatenation,
     Joined,
-    LiteralReplace,
-    Metaspace,
     TextRules,
-    WordPiece,
 )
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
@@ -107,14 +98,6 @@ def real_file(request: pytest.FixtureRequest) -> Path:
     return request.param  # type: ignore[no-any-return]
 
 
-def test_real_files_decode_as_their_tables_say(real_file: Path) -> None:
-    tokenizer, draw = from_file(real_file), random.Random(1)
-    sample = tokenizer.sample_ids()
-    for length in range(60):
-        check_table(tokenizer, draw.choices(sample, k=length))
-        check_table(tokenizer, draw.choices(range(tokenizer.vocab_size + 9), k=length))
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_decode_is_the_librarys(name: str) -> None:
     ours, theirs = wrapped(name), ALL[name]()
@@ -131,51 +114,6 @@ LOW = "\u2581"
 TO_SPACE = decoders.Replace(LOW, " ")
 FUSE = decoders.Fuse()
 STRIP = decoders.Strip(" ", 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("chain", "rules"),
-    [
-        ([], TextRules(Concatenation())),
-        ([FUSE], TextRules(Concatenation())),
-        ([TO_SPACE], TextRules(Concatenation())),
-        ([STRIP, TO_SPACE], TextRules(Concatenation())),
-        ([decoders.ByteLevel()], TextRules(ByteLevel())),
-        ([decoders.ByteLevel(), STRIP], TextRules(ByteLevel(), (" ", 1))),
-        ([decoders.ByteFallback()], TextRules(ByteFallback())),
-        ([TO_SPACE, decoders.ByteFallback(), FUSE, STRIP], TextRules(ByteFallback(), (" ", 1))),
-        (
-            [decoders.ByteFallback(), decoders.Metaspace()],
-            TextRules(ByteFallback(Metaspace(LOW, prepend=True))),
-        ),
-        ([decoders.Metaspace()], TextRules(Metaspace(LOW, prepend=True))),
-        ([decoders.Metaspace(LOW, "first")], TextRules(Metaspace(LOW, prepend=True))),
-        ([decoders.Metaspace("_", "never")], TextRules(Metaspace("_", prepend=False))),
-        ([decoders.WordPiece("@", cleanup=False)], TextRules(WordPiece("@", cleanup=False))),
-        ([decoders.BPEDecoder("$")], TextRules(BPESuffix("$"))),
-        ([decoders.CTC("p", "d", cleanup=False)], TextRules(CTC("p", "d", cleanup=False))),
-        (
-            [decoders.CTC(), decoders.Metaspace()],
-            TextRules(CTC(metaspace=Metaspace(LOW, prepend=True))),
-        ),
-        (
-            [decoders.WordPiece(), FUSE, STRIP, FUSE, TO_SPACE],
-            TextRules(WordPiece(), (" ", 1), (LiteralReplace(LOW, " "),)),
-        ),
-        (
-            [FUSE, decoders.Replace("a", ""), TO_SPACE],
-            TextRules(
-                Concatenation(), replaces=(LiteralReplace("a", ""), LiteralReplace(LOW, " "))
-            ),
-        ),
-        (
-            [decoders.Sequence([decoders.Sequence([FUSE])]), STRIP],
-            TextRules(Concatenation(), (" ", 1)),
-        ),
-    ],
-)
-def test_a_chain_that_can_be_compiled(chain: list[decoders.Decoder], rules: TextRules) -> None:
-    assert rules_of(*chain) == rules
 
 
 @pytest.mark.parametrize(
@@ -209,23 +147,6 @@ def test_a_chain_that_cannot_be_compiled(chain: list[decoders.Decoder]) -> None:
 
 def test_without_a_decoder_a_space_joins() -> None:
     assert HuggingFaceTokenizer(words()).rules == TextRules(Joined(" "))
-
-
-@pytest.mark.parametrize(
-    ("old", "rules"),
-    [
-        ({"type": "Metaspace", "replacement": "_", "add_prefix_space": True}, Metaspace("_")),
-        (
-            {"type": "Metaspace", "replacement": "_", "add_prefix_space": True, "str_rep": "_"},
-            Metaspace("_"),
-        ),
-    ],
-)
-def test_the_old_spelling_of_metaspace(old: dict[str, object], rules: Metaspace) -> None:
-    tokenizer = HuggingFaceTokenizer(
-        words().to_str().replace('"decoder":null', f'"decoder":{json.dumps(old)}')
-    )
-    assert tokenizer.rules == TextRules(rules)
 
 
 def test_an_id_without_a_token_has_no_piece() -> None:

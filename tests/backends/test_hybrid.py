@@ -8,7 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from streamdec import load_tokenizer
 from streamdec.backends import hybrid as hybrid_module
@@ -128,19 +127,6 @@ def test_the_argument_comes_before_the_environment(
         monkeypatch.setenv(VARIABLE, environment)
     report = HybridTokenizer(byte_level(), fast=argument).wait()
     assert (report.requested, report.active) == (requested, active)
-
-
-def test_an_unknown_mode_in_the_environment_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(VARIABLE, "rust")
-    with pytest.warns(
-        StreamdecWarning, match=r"must be one of off, .* got 'rust': it is ignored"
-    ) as told:
-        report = HybridTokenizer(byte_level()).report
-    assert (report.requested, report.requested_by) == ("background", "default")
-    assert [record.filename for record in told] == [__file__]
-    assert os.environ[VARIABLE] == "rust"
 
 
 # --- trust ----------------------------------------------------------------------------------------
@@ -282,7 +268,7 @@ def test_a_later_failure_drops_no_request(
     def failing(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("no more threads")
 
-    monkeypatch.setattr(tokenizer, "_encode_short", failing)
+    monkeypatch.setattr(tokenizer._fast, "encode_short", failing)
     assert tokenizer.encode("the quick") == slow().encode("the quick")
     assert not caplog.text
     monkeypatch.setattr(FastEncoder, "ids", failing)
@@ -290,8 +276,13 @@ def test_a_later_failure_drops_no_request(
     assert "no more threads" in caplog.text
 
 
-def test_without_fastokens_the_slow_encoder_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fastokens_the_slow_encoder_is_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
+    caplog.set_level(logging.INFO, "streamdec")
+    assert "pip install" in HybridTokenizer(byte_level()).report.reason  # without a thread
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     assert tokenizer.report.active == "huggingface"
     assert "pip install 'streamdec[fast]'" in tokenizer.report.reason
@@ -299,52 +290,6 @@ def test_without_fastokens_the_slow_encoder_is_used(monkeypatch: pytest.MonkeyPa
     with pytest.raises(MissingExtraError, match=r"'JSON text': .*streamdec\[fast\]"):
         HybridTokenizer(byte_level(), fast="now", strict=True)
     assert HybridTokenizer(byte_level(), fast="off").report.probes == 0
-
-
-@needs_fastokens
-def test_a_character_that_one_takes_for_white_space_is_guarded() -> None:
-    """By the real libraries: U+180E ends a word for one of them only."""
-    tokenizer = HybridTokenizer(mongolian(), fast="now")
-    assert (tokenizer.report.active, tokenizer.report.guarded) == ("fastokens", "\u180e")
-    judge = HuggingFaceTokenizer(mongolian())
-    for text in ("a\u180e", "a\u180ea b", "a b"):
-        assert tokenizer.encode(text) == judge.encode(text)
-        assert tokenizer.encode_batch(["a", text]) == judge.encode_batch(["a", text])
-    assert FastEncoder(mongolian()).ids(["a\u180e"], add_special_tokens=False)[0] != bytes(
-        judge.encode("a\u180e")
-    )
-
-
-def mongolian() -> str:
-    """A byte-level BPE with a token of a letter and U+180E, and a regex of white space."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merged = ["áł", "áłİ", "aáłİ"]
-    vocabulary = {piece: i for i, piece in enumerate([*letters, *merged])}
-    merges = [("á", "ł"), ("áł", "İ"), ("a", "áłİ")]
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\s+|[^\s]+"), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer.to_str()
-
-
-@needs_fastokens
-def test_special_tokens_as_text_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = FastEncoder.ids
-
-    def deaf(self: FastEncoder, texts: list[str], **mode: Any) -> Any:
-        return honest(self, texts, **{**mode, "special": "parse"})
-
-    assert hybrid().encode("<eos>", special="text") != hybrid().encode("<eos>")
-    monkeypatch.setattr(FastEncoder, "ids", deaf)
-    tokenizer = HybridTokenizer(byte_level(), fast="now")
-    assert tokenizer.report.active == "huggingface"
-    assert "<eos>" in tokenizer.report.reason
-    assert tokenizer.encode("<eos>", special="text") == slow().encode("<eos>", special="text")
 
 
 @needs_fastokens
@@ -364,48 +309,43 @@ def test_a_library_that_fails_on_a_probe_is_not_trusted(monkeypatch: pytest.Monk
 # --- when it is built -----------------------------------------------------------------------------
 
 
-@needs_fastokens
-def test_a_fork_before_the_build_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_go_on = threading.Event()
+@pytest.fixture
+def may_go_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Until it is set, fastokens is not built."""
+    event = threading.Event()
     honest = FastEncoder.__init__
 
     def waiting(self: FastEncoder, text: str) -> None:
-        assert may_go_on.wait(60)
+        assert event.wait(60)
         honest(self, text)
 
     monkeypatch.setattr(FastEncoder, "__init__", waiting)
+    yield event
+    event.set()
+
+
+@needs_fastokens
+@pytest.mark.usefixtures("may_go_on")
+def test_a_fork_before_the_build_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = HybridTokenizer(byte_level())
-    try:
-        with pytest.raises(TimeoutError):
-            tokenizer.wait(0.01)
-        monkeypatch.setattr(os, "getpid", lambda: -1)
-        assert tokenizer.wait().reason == "the process was forked before fastokens was ready"
-        assert tokenizer.encode("the quick") == slow().encode("the quick")
-    finally:
-        may_go_on.set()
+    with pytest.raises(TimeoutError):
+        tokenizer.wait(0.01)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert tokenizer.wait().reason == "the process was forked before fastokens was ready"
+    assert tokenizer.encode("the quick") == slow().encode("the quick")
 
 
 @needs_fastokens
 def test_the_slow_encoder_is_used_until_the_background_build_is_ready(
-    monkeypatch: pytest.MonkeyPatch,
+    may_go_on: threading.Event,
 ) -> None:
-    may_go_on = threading.Event()
-    honest = FastEncoder.__init__
-
-    def waiting(self: FastEncoder, text: str) -> None:
-        assert may_go_on.wait(60)
-        honest(self, text)
-
-    monkeypatch.setattr(FastEncoder, "__init__", waiting)
     tokenizer = HybridTokenizer(byte_level(), fast="background")
-    try:
-        with pytest.raises(TimeoutError, match="is being built and compared in the background"):
-            tokenizer.wait(0.01)
-        assert tokenizer.report.active == "huggingface"
-        assert tokenizer.encode("the quick") == slow().encode("the quick")
-        copied = pickle.dumps(tokenizer)
-    finally:
-        may_go_on.set()
+    with pytest.raises(TimeoutError, match="is being built and compared in the background"):
+        tokenizer.wait(0.01)
+    assert tokenizer.report.active == "huggingface"
+    assert tokenizer.encode("the quick") == slow().encode("the quick")
+    copied = pickle.dumps(tokenizer)
+    may_go_on.set()
     assert tokenizer.wait(60).active == "fastokens"
     assert tokenizer.wait(60) is tokenizer.report
     assert tokenizer.encode("the quick") == slow().encode("the quick")
@@ -444,30 +384,6 @@ def test_loading_and_a_short_text_do_not_import_fastokens() -> None:
     assert (done.stdout, done.stderr) == (b"False\n", b"")
 
 
-def test_without_fastokens_no_thread_is_started(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", None)
-    caplog.set_level(logging.INFO, "streamdec")
-    tokenizer = HybridTokenizer(byte_level())
-    assert "pip install" in tokenizer.report.reason
-    [record] = caplog.records
-    assert record.levelno == logging.INFO
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("fast", "soon"),
-        ("fast", "lazy"),
-    ],
-)
-def test_bad_options_are_named(option: str, value: Any) -> None:
-    options: dict[str, Any] = {option: value}
-    with pytest.raises(ValueError, match=rf"{option} must be .*{value}"):
-        HybridTokenizer(byte_level(), **options)
-
-
 @pytest.mark.parametrize("fast", ["off", "background", None])
 def test_strict_mode_compares_while_loading(fast: Any) -> None:
     with pytest.raises(ValueError, match="strict=True needs fast='now', got"):
@@ -482,14 +398,14 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     program = (
         "import sys, time, threading\n"
         "from streamdec.backends import hybrid\n"
-        "from streamdec.fastpath import _fastokens, _fastokens_check\n"
-        "probes = _fastokens_check.probes_of\n"
+        "from streamdec.fastpath import _fastokens, _probes\n"
+        "probes = _probes.probes_of\n"
         "def slowly(tokenizer):\n"
         "    threading.main_thread().join()\n"
         "    return probes(tokenizer)\n"
         "def compared(*_, **__):\n"
         "    print('it continues')\n"
-        "_fastokens_check.probes_of = slowly\n"
+        "_probes.probes_of = slowly\n"
         "_fastokens.FastEncoder.ids = compared\n"
         "hybrid.WORTH = 1\n"
         "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"

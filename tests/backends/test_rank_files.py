@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
+from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
-from streamdec.tokenizers.folder_files import read_bounded
-from tests.support.files import SHARED, rank_file
+from tests.support.files import rank_file
 
 
 @given(st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(0, 2**24 - 1), min_size=1))
@@ -62,23 +61,6 @@ def test_a_shared_file_is_first_of_all_the_encoding_that_uses_all_of_it() -> Non
     assert names[p50k] == ["p50k_base", "p50k_edit", "r50k_base", "gpt2"]
     assert names[r50k] == ["r50k_base", "gpt2"]
     assert names["0" * 64] == []
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("cl100k_base/cl100k_base.tiktoken", "cl100k_base"),
-        ("gpt2/gpt2.tiktoken", "r50k_base"),
-        ("qwen-1-tiktoken/qwen.tiktoken", "qwen"),
-        ("kimi-k2/tiktoken.model", "kimi"),
-    ],
-)
-def test_real_files_are_recognised(path: str, name: str) -> None:
-    if not (SHARED / path).exists():
-        pytest.skip("the folder of real tokenizers is not here")
-    content = read_bounded(SHARED / path)
-    assert encodings_of(sha256_of(content))[0].name == name
-    assert max(parse_ranks(content).values()) < 200_000
 
 
 def test_the_cache_of_tiktoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-import lzma
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.errors import TokenizerLoadError
-from tests.support.files import MERGED, shared, tekken
+from tests.support.files import MERGED, tekken
 
 tiktoken = pytest.importorskip("tiktoken")
 
@@ -65,11 +63,6 @@ def test_until_version_7_twenty_names_are_fixed() -> None:
     tokenizer = TekkenTokenizer(json.dumps(data).encode())
     assert tokenizer.id_to_token(9) == "[TOOL_CALLS]"
     assert [tokenizer.id_to_token(i) for i in (19, 20)] == ["[TOOL_CONTENT]", "<SPECIAL_20>"]
-
-
-def test_a_skipped_special_token_interrupts_no_character() -> None:
-    first, second = (10 + byte for byte in "é".encode())
-    assert OURS.decode([first, 3, second]) == "é"
 
 
 def entry(rank: Any, token: str) -> dict[str, Any]:
@@ -138,13 +131,3 @@ def test_a_late_version_must_name_its_special_tokens() -> None:
 def test_a_file_that_is_not_a_json_object_raises_tokenizer_load_error(content: bytes) -> None:
     with pytest.raises(TokenizerLoadError, match="not a Tekken file"):
         TekkenTokenizer(content)
-
-
-@pytest.mark.parametrize("path", shared("mistral-nemo-tekken/*.xz"))
-def test_a_real_file_encodes_and_decodes(path: Path) -> None:
-    tokenizer = TekkenTokenizer(lzma.decompress(path.read_bytes()))
-    assert tokenizer.vocab_size == 131_072
-    assert tokenizer.id_to_token(3) == "[INST]"
-    assert tokenizer.decode(tokenizer.encode("Hello wörld 你好").ids) == "Hello wörld 你好"
-    names = [tokenizer.id_to_token(i) for i in range(0, 131_072, 13)]
-    assert None not in names

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import (
     EncodeError,
-    MissingExtraError,
     TokenizerLoadError,
 )
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
@@ -55,14 +53,6 @@ def test_decode_is_the_librarys(ids: list[int]) -> None:
     assert OURS.decode(ids, skip_special_tokens=False) == THEIRS.decode(ids)
     without = [token_id for token_id in ids if token_id not in SPECIAL.values()]
     assert OURS.decode(ids) == THEIRS.decode(without)
-
-
-def test_pieces_are_the_bytes_of_the_library() -> None:
-    for token_id in KNOWN:
-        assert OURS.piece(token_id) == THEIRS.decode_single_token_bytes(token_id)
-    for token_id in (-1, 273, 2**32, 2**70):
-        assert OURS.piece(token_id) is None
-        assert not OURS.is_skipped(token_id)
 
 
 # --- encoding -------------------------------------------------------------------------------------
@@ -363,14 +353,6 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
     assert cache_name(known["whole"].files[0], tmp_path).read_bytes() == rank_file()
 
 
-def test_without_the_library_the_error_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
-        small()
-
-
 # --- real files -----------------------------------------------------------------------------------
 
 REAL = {
@@ -379,19 +361,6 @@ REAL = {
     "qwen": SHARED / "qwen-1-tiktoken/qwen.tiktoken",
     "kimi": SHARED / "kimi-k2/tiktoken.model",
 }
-
-
-@pytest.fixture(params=[name for name, path in REAL.items() if path.exists()], scope="module")
-def real(request: pytest.FixtureRequest) -> TiktokenTokenizer:
-    return TiktokenTokenizer(REAL[request.param], encoding=request.param)
-
-
-@pytest.mark.thorough
-@given(data=st.data())
-def test_real_files_decode_as_the_library(real: TiktokenTokenizer, data: st.DataObject) -> None:
-    theirs = real._encoding
-    ids = data.draw(st.lists(st.sampled_from(real.sample_ids())))
-    assert real.decode(ids, skip_special_tokens=False) == theirs.decode(ids)
 
 
 @pytest.mark.thorough

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import random
@@ -22,6 +21,7 @@ from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers._base import BaseTokenizer
 from tests.support.files import write_json
+from tests.support.made_folders import digest
 
 GOLDENS = Path(os.environ.get("CLASS_GOLDENS", Path(__file__).parent / "data" / "classes.jsonl"))
 """Made by ``scripts/make_class_goldens.py``."""
@@ -111,7 +111,3 @@ def test_a_real_folder_is_that_of_transformers(row: dict[str, Any]) -> None:
     found = {key: digest(value) for key, value in seen(tokenizer, ids).items()}
     same = found == {key: row[key] for key in found}
     assert same != (row["folder"] in DIFFERENT), found
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamdec.folders.folder_tokens import read_folder
-from tests.support.files import SHARED, write_json
+from tests.support.files import write_json
 
 
 def test_the_config_declares_tokens_and_roles(tmp_path: Path) -> None:
@@ -41,14 +41,3 @@ def test_a_config_without_tokens_declares_nothing(data: Any, tmp_path: Path) -> 
     (tmp_path / "tokenizer_config.json").write_text("\ufeff" + json.dumps(data), "utf-8")
     tokens = read_folder(tmp_path)
     assert (tokens.by_id(), tokens.roles, tokens.code) == ({}, {}, "")
-
-
-def test_a_real_config_is_read() -> None:
-    if not SHARED.exists():
-        pytest.skip("the folder of real tokenizers is not here")
-    tokens = read_folder(SHARED / "kimi-k2")
-    declared = tokens.by_id()
-    assert (declared[163_586].content, declared[163_586].special) == ("<|im_end|>", True)
-    assert "<|tool_call_begin|>" in {t.content for t in declared.values() if not t.special}
-    assert "tokenization_kimi" in tokens.code
-    assert tokens.roles["pad_token"] == "[PAD]"

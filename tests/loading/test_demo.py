@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamdec import TokenizerLoadError, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.core.shared_tables import route_of
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
@@ -34,12 +34,3 @@ def test_a_path_of_this_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     other.save("demo/tokenizer.json")
     found = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)
     assert found.fingerprint != load_tokenizer(DEMO, fast="off").fingerprint
-
-
-def test_the_demo_has_no_revisions() -> None:
-    with pytest.raises(TokenizerLoadError):
-        load_tokenizer("demo", revision="main")
-
-
-def test_the_demo_is_small() -> None:
-    assert sum(path.stat().st_size for path in DEMO.iterdir()) < 80_000

@@ -5,36 +5,27 @@ import json
 import lzma
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from streamdec.core.decode_stream import DecodeStream
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from tests.support.files import SHARED as FOLDER
 from tests.support.files import gguf, rank_file, tekken
-from tests.support.zoo import shared_tokenizers
 
 OTHERS = [
-    pytest.param("cl100k_base/cl100k_base.tiktoken", "tiktoken", "a tiktoken rank file"),
-    pytest.param("kimi-k2/tiktoken.model", "tiktoken", "a tiktoken rank file"),
     pytest.param("kimi-k2", "tiktoken", "a tiktoken rank file"),
-    pytest.param("qwen-1-tiktoken", "tiktoken", "a tiktoken rank file"),
     pytest.param("gpt2", "huggingface", "a tokenizer.json"),
-    pytest.param("mistral-7b-sp-v1", "sentencepiece", "a SentencePiece model"),
     pytest.param("mistral-sp-v3/tokenizer.model.v3", "sentencepiece", "a SentencePiece model"),
-    pytest.param("sentencepiece-test-model", "sentencepiece", "a SentencePiece model"),
     pytest.param("gguf-llama-spm", "gguf", "a GGUF file"),
     pytest.param(
         "mistral-nemo-tekken/tekken_240718.json.xz", "unsupported", "an xz-compressed file"
     ),
     pytest.param("t5-small/tokenizer_config.json", "unsupported", "a tokenizer_config.json"),
 ]
-SHARED = [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 TOKENIZER = b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"'
 
 
@@ -42,12 +33,6 @@ def found(path: Path) -> str:
     detected = detect_format(path)
     assert detected.format == "unsupported"
     return detected.description
-
-
-@pytest.mark.parametrize("path", SHARED)
-def test_real_files_are_ours(path: Path) -> None:
-    assert detect_format(path).format == "huggingface"
-    assert detect_format(path.parent).path == path
 
 
 @pytest.mark.parametrize(("name", "kind", "description"), OTHERS)
@@ -108,19 +93,15 @@ def test_the_model_is_found_wherever_it_is(content: bytes, tmp_path: Path) -> No
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),
         (b"#version: 0.2\nt h", "a list of BPE merges"),
         (b"<!doctype html><html>", "HTML or XML"),
-        (b"[PAD]\n[UNK]\n", "broken JSON"),
+        (b"[PAD]\n[UNK]\n", 'JSON without a "model"'),
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
-        (b"{", "broken JSON"),
-        (b"[" * 100_000, "broken JSON"),
-        (b"{\xff}", "broken JSON"),
-        (b"[1, 2]", "JSON that is not an object"),
-        (b"{}", "an empty JSON object"),
-        (b'{"config": {}, "vocab": []}', "a Tekken file without its settings"),
+        (b"{\xff}", 'JSON without a "model"'),
         (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
         (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
-        (json.dumps({"a": 0, "b": 1}).encode(), "a vocabulary"),
+        (json.dumps({'"a': 0, "b": 1}).encode("utf-8-sig"), "a vocabulary"),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
+        (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
     ],
 )
@@ -180,16 +161,6 @@ def test_a_folder_that_cannot_be_loaded_says_what_to_do(
     assert advice in detected.description
 
 
-def test_the_advice_of_an_error_works() -> None:
-    """A DecodeStream takes any object with a decode."""
-
-    class Slow:
-        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            return "".join(map(chr, token_ids))
-
-    assert DecodeStream(Slow()).step_batch([97, 98]) == ["a", "b"]
-
-
 @pytest.mark.parametrize("name", ["rwkv_vocab_v20230424.txt", "vocab.txt"])
 def test_a_vocabulary_of_rwkv_is_refused_with_a_library_that_reads_it(
     name: str, tmp_path: Path
@@ -243,7 +214,6 @@ def test_no_more_is_read_than_a_tokenizer_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detect, "MAX_FILE", 1_000_000)
-    monkeypatch.setattr(detect, "_MAX_JSON", 100_000)
     late = b'{"x": "' + b"y" * 2_000_000 + b'", "model": {}}'
     (tmp_path / "t").write_bytes(late)
     assert found(tmp_path / "t").endswith('JSON without a "model"')

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -20,15 +18,12 @@ from streamdec.errors import (
 from streamdec.fastpath.options import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
-from streamdec.protocols import Tokenizer
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.support.files import (
     SHARED,
     rank_file,
-    sentencepiece,
     shared_folders,
-    small_gguf,
     tekken,
     write_json,
 )
@@ -45,24 +40,6 @@ OF_EACH_FORMAT = [
 ]
 
 
-def load_quietly(path: str | Path, encoding: EncodingSpec | None = None) -> Tokenizer:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return load_tokenizer(path, encoding=encoding)
-
-
-def test_every_format(tmp_path: Path) -> None:
-    contents = {
-        "hf": (ZOO["byte_fallback"]().to_str().encode(), None, "HybridTokenizer"),
-        "tekken": (json.dumps(tekken()).encode(), None, "TekkenTokenizer"),
-        "ranks": (rank_file(), SMALL, "TiktokenTokenizer"),
-    }
-    for name, (content, encoding, kind) in contents.items():
-        (tmp_path / name).write_bytes(content)
-        tokenizer = load_quietly(tmp_path / name, encoding)
-        assert (type(tokenizer).__name__, route_of(tokenizer)) == (kind, "bytes")
-
-
 def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> None:
     (tmp_path / "x.tiktoken").write_bytes(rank_file())
     with pytest.raises(TokenizerLoadError, match=r"x\.tiktoken': an unknown rank file"):
@@ -73,14 +50,6 @@ def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> 
         TokenizerLoadError, match=r"tekken\.json': remove encoding=.* a Tekken file"
     ):
         load_tokenizer(tmp_path, encoding=SMALL)
-
-
-def test_models_of_sentencepiece_and_gguf(tmp_path: Path) -> None:
-    (tmp_path / "a.gguf").write_bytes(small_gguf())
-    assert type(load_quietly(tmp_path)).__name__ == "GGUFTokenizer"
-    pytest.importorskip("sentencepiece")
-    (tmp_path / "m").write_bytes(sentencepiece())
-    assert type(load_quietly(tmp_path / "m")).__name__ == "SentencePieceTokenizer"
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -203,31 +172,3 @@ def test_a_name_that_is_empty_is_not_the_working_directory(
     for empty in ("", b""):
         with pytest.raises(TokenizerLoadError, match="path_or_name is empty"):
             load_tokenizer(empty)  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("cache")
-def test_unsupported_names_are_not_searched_in_the_cache() -> None:
-    message = r"the rank file of llama3 is not in the cache: .* Give the path of the file$"
-    with pytest.raises(TokenizerLoadError, match=message):
-        load_tokenizer("llama3")
-
-
-def test_a_string_that_is_neither_a_path_nor_a_name_is_rejected() -> None:
-    with pytest.raises(TokenizerLoadError, match=r"'llama-9': No such file.*it is not the name of"):
-        load_tokenizer("llama-9")
-
-
-def test_an_ambiguous_folder_says_what_to_do(tmp_path: Path) -> None:
-    for name in ("a.tiktoken", "b.tiktoken"):
-        (tmp_path / name).write_bytes(rank_file())
-    with pytest.raises(TokenizerLoadError, match=r"a\.tiktoken, b\.tiktoken; give the path of one"):
-        load_tokenizer(tmp_path)
-
-
-def test_a_missing_library_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_json(tmp_path / "tekken.json", tekken())
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[tiktoken\]'"):
-        load_tokenizer(tmp_path)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 import pytest
 
@@ -11,7 +10,6 @@ from streamdec.tokenizers._common import (
     checked_ids,
     fingerprint_of,
     guarded,
-    packed,
     sample_of,
 )
 
@@ -56,55 +54,8 @@ def test_a_sample_has_some_of_each_kind() -> None:
     assert len(sample) < 64 + 256 + 140
 
 
-@dataclass(frozen=True)
-class Before:
-    name: str = "a"
-
-
-@dataclass(frozen=True)
-class After:
-    name: str = "a"
-    added_later: int = 0
-
-
-TABLE = (TextRules(Joined()), [0, 1], ["a", "b"], [0])
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        (TextRules(Joined("")), [0, 1], ["a", "b"], [0]),
-        (TextRules(Joined()), [0, 2], ["a", "b"], [0]),
-        (TextRules(Joined()), [0, 1], ["ab", ""], [0]),
-        (TextRules(Joined()), [0, 1], ["b", "a"], [0]),
-        (TextRules(Joined()), [0, 1], ["a", "b"], [1]),
-        (TextRules(Joined()), [0, 1], ["a", "b"], []),
-        (None, [0, 1], ["a", "b"], [0]),
-    ],
-)
-def test_another_table_has_another_fingerprint(
-    other: tuple[object, list[int], list[str], list[int]],
-) -> None:
-    assert fingerprint_of(*other) != fingerprint_of(*TABLE)
-
-
 def test_the_fingerprint_of_equal_tables_is_the_same_in_every_process() -> None:
     """Whether the strings are interned and how often they are referred to does not matter."""
     for one in (b"word".decode(), sys.intern("word")):
         table: list[object] = [one, one, b"\xff", {1: one, 2**40: None}]
         assert fingerprint_of(TextRules(Joined()), table, "") == "93b6298361fc39dc"
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        ([], []),
-        ([""], ""),
-        (["a"], "a"),
-        (["a", "", "b"], "a\0\0b"),
-        (["\0"], ["\0"]),
-        (["a", "\0", "b"], ["a", "\0", "b"]),
-    ],
-)
-def test_texts_are_packed_if_they_can_be_told_apart(texts: list[str], expected: object) -> None:
-    assert packed(texts) == expected
