@@ -1,11 +1,18 @@
-"""Ids of the Hub: from the cache first, and from a server only if that was allowed."""
+"""Ids of the Hub: from the cache first, and from a server only if that was allowed.
+
+The client is the real one; the server is a small one of this test's, which counts what it is asked.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 import sys
-from fnmatch import fnmatch
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -152,30 +159,104 @@ def test_names_that_can_be_ids_of_the_hub(name: str, is_one: bool) -> None:
     assert is_hub_id(name) == is_one
 
 
-# --- downloads ------------------------------------------------------------------------------------
+# --- the server -----------------------------------------------------------------------------------
 
 
-def test_only_what_is_allowed_is_downloaded_and_only_tokenizers(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
+class Hub(ThreadingHTTPServer):
+    """As much of a Hub as a client needs for one repository, ``org/model``."""
 
-    def download(repo: str, *, local_files_only: bool, allow_patterns: list[str], **_: Any) -> str:
-        asked.append(local_files_only)
-        if local_files_only and not cache.exists():
-            raise FileNotFoundError(repo)
-        names = [n for n in FILES if any(fnmatch(n, pattern) for pattern in allow_patterns)]
-        assert sorted(names) == ["tokenizer.json", "tokenizer_config.json"]
-        return str(fill(cache, repo, FILES) if not cache.exists() else next(cache.glob("*/s*/*")))
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[str] = []
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with pytest.raises(TokenizerLoadError, match="downloads are not allowed"):
-        load_tokenizer("org/model")
-    assert asked == [True]
-    report = load_tokenizer("org/model", allow_download=True).report
-    assert (report.revision, report.sha256) == (COMMIT, hashlib.sha256(TOKENIZER).hexdigest())
-    assert asked == [True, True, False]
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def answer(self, *, with_body: bool) -> None:
+        path = self.path.partition("?")[0]
+        self.server.asked.append(path)
+        content = None
+        if path.startswith("/api/models/org/model"):
+            siblings = [{"rfilename": name} for name in FILES]
+            entries = [
+                {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+                for name, data in FILES.items()
+            ]
+            told: Any = {"id": "org/model", "sha": COMMIT, "siblings": siblings}
+            content = json.dumps(entries if "/tree/" in path else told).encode()
+        elif path.startswith(f"/org/model/resolve/{COMMIT}/"):
+            content = FILES.get(path.rpartition("/")[2])
+        self.send_response(404 if content is None else 200)
+        body = content or b"{}"
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def load_in_a_process(hub: Hub, home: Path, *, allow_download: bool) -> Any:
+    """Load ``org/model`` by a new process, whose Hub is ours; its report, or its error."""
+    program = (
+        "import dataclasses, json, streamdec, sys\n"
+        "try:\n"
+        "    found = streamdec.load_tokenizer('org/model', allow_download=sys.argv[1] == 'True')\n"
+        "    print(json.dumps(dataclasses.asdict(found.report)))\n"
+        "except streamdec.TokenizerLoadError as error:\n"
+        "    print(json.dumps(str(error)))\n"
+    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
+    arguments = [sys.executable, "-c", program, str(allow_download)]
+    done = subprocess.run(
+        arguments, env=environment, cwd=ROOT, capture_output=True, timeout=120, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.thorough
+def test_only_what_is_allowed_is_downloaded_and_only_tokenizers(hub: Hub, tmp_path: Path) -> None:
+    refused = load_in_a_process(hub, tmp_path, allow_download=False)
+    assert "downloads are not allowed" in refused
+    assert hub.asked == []
+    report = load_in_a_process(hub, tmp_path, allow_download=True)
+    assert report["revision"] == COMMIT
+    assert report["sha256"] == hashlib.sha256(TOKENIZER).hexdigest()
+    assert any(path.endswith("/tokenizer.json") for path in hub.asked)
+    assert not any("safetensors" in path for path in hub.asked)
+    hub.asked.clear()
     for allow_download in (False, True):
-        again = load_tokenizer("org/model", allow_download=allow_download)
-        assert again.report.revision == COMMIT
-    assert asked == [True, True, False, True, True]
+        again = load_in_a_process(hub, tmp_path, allow_download=allow_download)
+        assert again["revision"] == COMMIT
+    assert hub.asked == []
