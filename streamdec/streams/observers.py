@@ -31,17 +31,17 @@ class TokenAttribution:
     ``waiting`` are the ids that were read before and do not belong to a chunk yet.
     """
 
-    __slots__ = ("_decoder", "_feed", "_step", "_waiting")
+    __slots__ = ("_decoder", "_feed", "_step", "waiting")
 
     def __init__(self, decoder: Any, waiting: Iterable[int] = ()) -> None:
         self._decoder = decoder
         self._step, self._feed = methods_of(decoder)
-        self._waiting = [*waiting]
+        self.waiting = [*waiting]
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of an id; with ids if it has text or a finish reason."""
         chunk = self._step(token_id)
-        self._waiting.append(token_id.__index__())
+        self.waiting.append(token_id.__index__())
         return self.with_ids(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -56,7 +56,7 @@ class TokenAttribution:
         return self.with_ids(chunk)
 
     def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
-        self._waiting += [token_id.__index__() for token_id in token_ids]
+        self.waiting += [token_id.__index__() for token_id in token_ids]
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder. Its chunk has all ids that belong to no other chunk."""
@@ -64,7 +64,7 @@ class TokenAttribution:
 
     def with_ids(self, chunk: Chunk) -> Chunk:
         """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
-        waiting, size = self._waiting, len(self._waiting)
+        waiting, size = self.waiting, len(self.waiting)
         if chunk.finish_reason is None:
             if not chunk.text:
                 return chunk
@@ -74,11 +74,6 @@ class TokenAttribution:
         token_ids = tuple(waiting[:size])
         del waiting[:size]
         return with_token_ids(chunk, token_ids)
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The ids that were read and do not belong to a chunk yet."""
-        return tuple(self._waiting)
 
 
 class StreamStatistics:

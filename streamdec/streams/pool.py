@@ -64,7 +64,7 @@ class DecoderPool:
         self.tokenizer: Decoder = tokenizer_for(tokenizer)
         """The tokenizer of all requests."""
         self.chunks: dict[Any, Chunk] = {}
-        """What the last ``step`` returned. If it raised: the chunks until then."""
+        """What the last ``step`` returned, or would have returned if it raised an interrupt."""
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
@@ -99,9 +99,8 @@ class DecoderPool:
             prompt_token_ids: as for StopSequenceDecoder.
             options: all other arguments of StopSequenceDecoder, such as ``stop="User:"``.
 
-        Raises ValueError if the pool has a request with this ``request_id``; TypeError if
-        ``request_id`` is neither a string nor an integer; and the errors of the decoder. After an
-        error no request was added.
+        Raises ValueError if the pool has this ``request_id``; TypeError if it is neither a string
+        nor an integer; and the errors of the decoder. After an error no request was added.
         """
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._begin(request_id, decoder)
@@ -109,8 +108,7 @@ class DecoderPool:
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
         """Add a request with your ``decoder``, which only the pool may then step.
 
-        So a request continues elsewhere: there, adopt the decoder that
-        ``StopSequenceDecoder.restore`` returns for ``pool[request_id].snapshot()``.
+        To move a request, adopt what ``StopSequenceDecoder.restore`` returns for its snapshot.
 
         Raises what ``add`` raises; ValueError for a decoder of another tokenizer, or one that has
         ended; RuntimeError for a decoder that another stream or pool steps.
@@ -183,14 +181,13 @@ class DecoderPool:
         if self._is_busy:
             told = "a sink must not call step() of its pool; call it after the sink has returned"
             raise RuntimeError(told)
-        chunks: dict[Any, Chunk] = {}
-        self.chunks = chunks
+        self.chunks = {}
         with self._calling():
-            self._step_all(token_ids, chunks)
-        return chunks
+            self._step_all(token_ids)
+        return self.chunks
 
-    def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
-        steppers, sinks = self._steppers, self._sinks
+    def _step_all(self, token_ids: Mapping[Any, Any]) -> None:
+        steppers, sinks, chunks = self._steppers, self._sinks, self.chunks
         is_watched = self._watch is None or not self._watch.is_over
         for request_id, ids in token_ids.items():
             try:
@@ -228,7 +225,7 @@ class DecoderPool:
 
     @contextmanager
     def _calling(self) -> Generator[None, None, None]:
-        """Surround a call of the pool; or one that a sink makes in a call."""
+        """Surround a call of the pool, which may be a sink's call inside of another."""
         if self._is_busy:
             yield
             return
@@ -251,9 +248,8 @@ class DecoderPool:
         again.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
-        has the text that was not sent. A BaseException, such as a cancellation, is there as the
-        cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
-        round was stepped; then ``chunks`` has what ``step`` would have returned.
+        has the text that was not sent. A BaseException, such as a cancellation, becomes the cause
+        of a RuntimeError there. KeyboardInterrupt and SystemExit are also raised after the round.
 
         Raises UnknownRequestError if the pool has no ``request_id``; TypeError for a sink that
         cannot be called.
@@ -310,11 +306,10 @@ class DecoderPool:
         """End a request because the engine has ended it. Return the withheld text.
 
         The chunk has this ``finish_reason``; or ``"stop"`` if the released text completes a stop;
-        or ``"error"`` if the decoder raised, with the error in ``errors``. The sink of the request,
-        if it has one, gets the chunk too.
+        or ``"error"`` if the decoder raised, with the error in ``errors``. A sink gets it too.
 
-        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for a
-        ``finish_reason`` that does not exist.
+        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for an unknown
+        ``finish_reason``.
         """
         if request_id not in self:
             raise UnknownRequestError(request_id)
@@ -347,7 +342,8 @@ class DecoderPool:
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()
-        request.report_end(last, self.errors.get(request_id))
+        if request.statistics is not None:
+            request.statistics.end(last, self.errors.get(request_id))
 
     # --- properties
 

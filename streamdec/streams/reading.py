@@ -18,7 +18,7 @@ from streamdec.chunks import (
     check_finish_reason,
     chunk_before,
 )
-from streamdec.core.stepping import decoder_behind, end, methods_of
+from streamdec.core.stepping import DECODERS, decoder_behind, end, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
@@ -39,9 +39,6 @@ CHUNK_BY: Final = get_args(ChunkBy)
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""
 
-    def step(self, token_id: SupportsIndex) -> str | Chunk:
-        """Return the text or the chunk of one id."""
-
     def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
         """Return the text or the chunk of several ids."""
 
@@ -56,23 +53,6 @@ class Machine(Protocol):
     def finished(self) -> bool:
         """Whether the decoder has ended, so that it returns no more text."""
 
-    @property
-    def num_pending_tokens(self) -> int:
-        """How many of the last tokens have text that is held or jailed."""
-
-
-_MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
-
-
-def _check_machine(machine: object) -> None:
-    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
-    # Since Python 3.12 ``isinstance`` with a protocol does not see a Tracer's ``__getattr__``.
-    if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
-        raise TypeError(
-            "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
-            f"TextStopDecoder, not {machine!r:.80}"
-        )
-
 
 class Stepper:
     """Steps the decoder of one stream or request.
@@ -80,10 +60,7 @@ class Stepper:
     Only one Stepper may own a decoder at a time. If two streams stepped the same decoder, each
     would get parts of the other's text, and so of another user's answer.
 
-    Args:
-        decoder: the decoder to step.
-        return_token_ids: whether chunks have the ids whose text is complete with them.
-        waiting: the ids that were read before and do not belong to a chunk yet.
+    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
     """
 
     __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
@@ -101,6 +78,11 @@ class Stepper:
         self.decoder: Any = decoder
         self.behind: Any = decoder_behind(decoder)
         """The decoder that a tracer wraps; mostly ``decoder``."""
+        if not isinstance(self.behind, DECODERS):
+            raise TypeError(
+                "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+                f"TextStopDecoder, not {decoder!r:.80}"
+            )
         self.attribution = self.statistics = None
         self.step, self.feed = methods_of(decoder)
         if return_token_ids:
@@ -113,18 +95,13 @@ class Stepper:
     @property
     def waiting(self) -> tuple[int, ...]:
         """The ids that were read and do not belong to a chunk yet."""
-        return () if self.attribution is None else self.attribution.waiting
+        return () if self.attribution is None else tuple(self.attribution.waiting)
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder, and return what was withheld, with the reason."""
         if self.attribution is not None:
             return self.attribution.end(finish_reason)
         return end(self.decoder, finish_reason)
-
-    def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Report the end of the stream to the hooks: its ``last`` chunk or its ``error``."""
-        if self.statistics is not None:
-            self.statistics.end(last, error)
 
     def own(self, reader: object) -> None:
         """Own the decoder until ``disown``, or until the ``reader`` is deleted.
@@ -149,7 +126,7 @@ class Stepper:
 
 
 _owners: dict[int, tuple[ref[Stepper], ref[Any]]] = {}
-"""By the ``id`` of a decoder: its owner, and what ends the record when the reader is deleted."""
+"""By the ``id`` of a decoder: its owner, and the reader, at whose deletion the entry is removed."""
 
 
 def _leave(key: int, owner: ref[Stepper], _: object) -> None:
@@ -233,6 +210,7 @@ class Reading(Stepper):
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
+        super().__init__(decoder, return_token_ids=return_token_ids)
         if isinstance(decoder, TextStopDecoder):
             about_ids = {"ids": ids, "cumulative": cumulative, "index": index}
             for name, value in (about_ids | {"return_token_ids": return_token_ids}).items():
@@ -241,11 +219,8 @@ class Reading(Stepper):
                     raise ValueError(f"{name} {told}")
             self.outputs, self.id_type = PieceReader(), str
         else:
-            if not isinstance(decoder, StopSequenceDecoder):
-                _check_machine(decoder)
             self.outputs = OutputReader(ids, cumulative, index)
             self.id_type = int if ids is None and not cumulative else None
-        super().__init__(decoder, return_token_ids=return_token_ids)
         if chunk_by == "token":
             self.shows_all, self.most = True, 1
         if decoder.finished:
@@ -308,10 +283,6 @@ class Reading(Stepper):
         if stop_reason is not None and chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
-
-    def report(self, cause: BaseException | None) -> None:
-        """Report the end to the hooks; ``cause`` was raised by the source or the reader."""
-        self.report_end(self.last, self.error or cause)
 
     def take_last(self) -> Chunk | None:
         """Return the last chunk after the source was closed; None if it is not output."""

@@ -118,7 +118,8 @@ class BaseClosing:
         if self._close is not None:
             actions.append(self._close)
         if reading.statistics is not None:  # last, so that a hook cannot keep the source open
-            actions.append(partial(reading.report, cause))
+            error = reading.error or cause
+            actions.append(partial(reading.statistics.end, reading.last, error))
         return actions
 
     def raise_errors(self, error: BaseException | None = None) -> None:
