@@ -22,7 +22,7 @@ from benchmarks.runner import Case, Effort, Make, Work, timed
 from benchmarks.subjects import Subject
 from streamdec import StopConditions, load_tokenizer
 from streamdec.bench.clock import fresh
-from streamdec.bench.entrants import Library, Ours, Stopping
+from streamdec.bench.entrants import Library, Ours
 
 __all__ = ["FRONTEND"]
 
@@ -153,7 +153,7 @@ def _streaming(*, is_ours: bool, stops: Sequence[str] = ()) -> Make:
             return Work(drive(Library(subject.library), subject, token_ids).sample)
         if stops:
             conditions = StopConditions(stops)
-            return drive(Stopping(subject.tokenizer, conditions), subject, token_ids)
+            return drive(Ours(subject.tokenizer, conditions), subject, token_ids)
         return drive(Ours(subject.tokenizer), subject, token_ids)
 
     return make

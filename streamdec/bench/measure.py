@@ -12,14 +12,7 @@ from functools import partial
 from os.path import commonprefix
 
 from streamdec.bench.clock import Spread, fresh, in_turns, per_token
-from streamdec.bench.entrants import (
-    OURS,
-    Entrant,
-    Ours,
-    Stopping,
-    first_stop,
-    rival_of,
-)
+from streamdec.bench.entrants import OURS, Entrant, Ours, first_stop, rival_of
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
@@ -83,7 +76,7 @@ def measure(
     conditions = StopConditions(stops)
     pieces = [*streams_of(tokenizer, token_ids, conditions)]
     rival = rival_of(tokenizer)
-    ours, stopping = Ours(tokenizer), Stopping(tokenizer, conditions)
+    ours, stopping = Ours(tokenizer), Ours(tokenizer, conditions)
     entrants: list[Entrant] = [ours, rival, stopping]
     whole = [tokenizer.decode(piece, skip_special_tokens=True) for piece in pieces]
     before = [text[: first_stop(text, stops)] for text in whole]
@@ -129,7 +122,7 @@ def _differences(
 ) -> Iterator[Difference]:
     """Return each stream whose text is not the expected one."""
     for number, (piece, wanted) in enumerate(zip(pieces, expected, strict=True), 1):
-        found = "".join(entrant.texts(fresh(piece)))
+        found = entrant.text(fresh(piece))
         if found != wanted:
             at = len(commonprefix([found, wanted]))  # noqa: RUF071 (not paths)
             yield Difference(entrant.name, number, at, found[at : at + 20], wanted[at : at + 20])

@@ -19,7 +19,6 @@ from streamdec.chunks import (
     chunk_before,
 )
 from streamdec.core.stepping import DECODERS, decoder_behind, end, methods_of
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
