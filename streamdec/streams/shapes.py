@@ -46,7 +46,7 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
 
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
-    """Return the reader of dicts like those of SGLang and Dynamo, with the same fields."""
+    """Return the reader of dicts with the same fields, such as those of SGLang."""
     fields = frozenset(output)
     has_about, has_index, has_reason = map(fields.__contains__, ("meta_info", "index", REASON))
 
