@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, Literal, Protocol, SupportsIndex, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import ref
 
 from streamdec import hooks
@@ -23,13 +23,12 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
 from streamdec.streams.observers import StreamStatistics, TokenAttribution
-from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
+from streamdec.streams.outputs import OutputReader, PieceReader, ending
 
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
 ChunkBy = Literal["output", "token"]
-CHUNK_BY: Final = get_args(ChunkBy)
 
 
 # --- the decoder of a stream or a request ---------------------------------------------------------
@@ -153,12 +152,10 @@ class Reading(Stepper):
     """Turns the outputs of one source into chunks, with the arguments of ``wrap``.
 
     No id is stepped before its chunk is requested. So the state of the decoder is always the state
-    after the chunks that were output. The last chunk is kept in ``last`` until the source is
-    closed.
+    after the chunks that were output.
     """
 
     outputs: OutputReader | PieceReader
-    """Reads the ids of outputs."""
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
     most = MAX_TOKENS_AT_ONCE
@@ -171,12 +168,10 @@ class Reading(Stepper):
     """Whether the stream has finished or failed."""
     last: Chunk | None = None
     """The last chunk, from the end of the stream until the chunk is output."""
+    # As the properties of BaseStream.
     finish_reason: FinishReason | None = None
-    """Why the stream ended; None while it runs, and if it failed."""
     stop_reason: StopReason = None
-    """The stop that ended the stream."""
     engine_finish_reason: str | None = None
-    """The engine's own finish reason."""
     source_ended = False
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
@@ -194,16 +189,14 @@ class Reading(Stepper):
         return_token_ids: bool,
         finish_reason: FinishReason,
     ) -> None:
-        if chunk_by not in CHUNK_BY:
-            known = " or ".join(map(repr, CHUNK_BY))
-            raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
+        if chunk_by not in ("output", "token"):
+            raise ValueError(f"chunk_by must be 'output' or 'token', not {chunk_by!r:.40}")
         if finish_reason != "length":
             check_finish_reason(finish_reason)
             self._finish_reason = finish_reason
-        if cumulative is not False:
-            check_flag("cumulative", cumulative)
-        if return_token_ids is not False:
-            check_flag("return_token_ids", return_token_ids)
+        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
+            if flag is not False:
+                check_flag(name, flag)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -272,7 +265,10 @@ class Reading(Stepper):
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
         is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
         if is_other and isinstance(self.outputs, OutputReader):
-            error.add_note(ADVICE)
+            error.add_note(
+                "If an output of the source has more than ids, pass ids= to the stream: a function "
+                "that returns the ids of an output"
+            )
         self.error = error
         self.finish(take_chunk(error))
 
@@ -298,7 +294,6 @@ class BaseStream(Generic[M]):
     _is_entered = False
 
     def _note_entered(self) -> None:
-        """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
         if self._is_entered:
             raise RuntimeError("a stream can be entered only once; make a new stream")
         self._is_entered = True
@@ -307,8 +302,8 @@ class BaseStream(Generic[M]):
         """Return the decoder's state after the chunks that were output, as JSON types.
 
         To resume, start the engine with the prompt and the ids read so far. Then make a new stream
-        with the decoder that ``restore`` returns for the snapshot. If the stream was interrupted
-        after its decoder had ended, output ``pending_text`` first: it is the last chunk's text.
+        with the decoder that ``restore`` returns. If the decoder had ended before the stream was
+        interrupted, output ``pending_text`` first: it is the text of the last chunk.
         """
         return self.decoder.snapshot()
 
@@ -316,8 +311,7 @@ class BaseStream(Generic[M]):
     def pending_text(self) -> str:
         """The text that would be output if no more ids came. Reading it changes nothing.
 
-        It is "" after the last chunk. Of a Sequence, which has no end, it is the U+FFFD of the held
-        bytes.
+        It is "" after the last chunk; for a Sequence, the U+FFFD of the held bytes.
         """
         decoder, last = self.decoder, self._reading.last
         rest = decoder.jailed if isinstance(decoder, TextStopDecoder) else decoder.pending_text

@@ -1,7 +1,7 @@
 """Wakeups: a task waits, and any thread can wake it.
 
-anyio's functions for this take twice as long as the rest of a hand-over, and the waking thread
-waits until the event loop has run them. So this module uses the events of asyncio and trio.
+It uses the events of asyncio and trio. anyio's functions take twice as long as the rest of a
+hand-over, and the waking thread waits until the event loop has run them.
 """
 
 from __future__ import annotations

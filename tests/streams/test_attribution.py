@@ -16,7 +16,7 @@ from streamdec import (
     stream,
 )
 from streamdec.protocols import Metaspace
-from streamdec.streams import async_closing
+from streamdec.streams import closing as async_closing
 from streamdec.streams.observers import TokenAttribution
 from tests.streams.engines import Engine
 

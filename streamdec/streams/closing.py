@@ -1,4 +1,4 @@
-"""Close an asynchronous source exactly once, also if the reader is cancelled.
+"""Close a source exactly once, also if the reader of an asynchronous stream is cancelled.
 
 **Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
 does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
@@ -19,17 +19,98 @@ import inspect
 import math
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from functools import partial
 from types import AsyncGeneratorType
 from typing import Any, cast
 
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.sources import BaseClosing
+from streamdec.streams.reading import Reading
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
 """Seconds that closing may still take after the reader was cancelled."""
+
+
+class BaseClosing:
+    """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
+
+    An error of closing is raised after the last chunk, or becomes a note on another error.
+    """
+
+    _is_done = False
+
+    def __init__(
+        self, reading: Reading, iterator: Any, on_stop: Callable[[], object] | None
+    ) -> None:
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._reading = reading
+        self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+        self._on_stop = on_stop
+        self._errors: list[Exception] = []
+
+    def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
+        """Return the actions that close the source, because of ``cause``; at later calls none."""
+        if self._is_done:
+            return []
+        self._is_done = True
+        reading = self._reading
+        reading.disown()
+        actions: list[Callable[[], object]] = []
+        if self._on_stop is not None and not reading.source_ended:
+            actions.append(self._on_stop)
+        if self._close is not None:
+            actions.append(self._close)
+        if reading.statistics is not None:  # last, so that a hook cannot keep the source open
+            error = reading.error or cause
+            actions.append(partial(reading.statistics.end, reading.last, error))
+        return actions
+
+    def raise_errors(self, error: BaseException | None = None) -> None:
+        """Raise ``error``, or else the first error of closing. The others become notes."""
+        if error is None and self._errors:
+            error = self._errors.pop(0)
+        if error is not None:
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes."""
+        if error is None or isinstance(error, GeneratorExit):  # which no caller sees
+            return
+        for each in self._errors:
+            error.add_note(f"Closing the source raised too: {each!r}")
+        self._errors.clear()
+
+
+class Closing(BaseClosing):
+    """Closes a plain source."""
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )
 
 
 class AsyncClosing(BaseClosing):
