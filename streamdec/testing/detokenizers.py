@@ -1,9 +1,4 @@
-"""The interface of a detokenizer, and the function that runs one.
-
-In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript with the text of
-each call, the flushed text, and the stop. The interface is small, so an adapter for an engine needs
-few lines.
-"""
+"""The interface of a detokenizer, and the function that runs one."""
 
 from __future__ import annotations
 
@@ -129,9 +124,7 @@ class Transcript:
 def drive(
     make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
 ) -> Transcript:
-    """Make a stream, and step it with ``groups`` until a stop is complete.
-
-    Each group is one call.
+    """Make a stream, and step it with ``groups``, each in one call, until a stop is complete.
 
     Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
     Raises NotImplementedError if ``make`` or ``step`` raises it.
@@ -168,8 +161,7 @@ def _text(given: object, verb: str) -> str:
 def call_guarded(call: Callable[..., Any], *args: object) -> Any:
     """Return the result of ``call``.
 
-    Raises NotImplementedError unchanged, and ConformanceError for every other exception, including
-    a panic of Rust.
+    Raises NotImplementedError unchanged, and ConformanceError for all others, and panics of Rust.
     """
     try:
         return guarded(call, *args)

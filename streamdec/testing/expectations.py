@@ -1,14 +1,11 @@
-"""The expected text of a stream, by the tokenizer's own full decode alone.
-
-In: a subject and token ids. Out: their text, the part of it that no later token can change, and the
-part before a stop string.
-"""
+"""The expected text of a stream, by the tokenizer's own full decode alone."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from os.path import commonprefix
 from typing import NamedTuple
 
 from streamdec.testing.subjects import Subject
@@ -42,8 +39,7 @@ def certain_text(
 ) -> Certain:
     """Return the common beginning of the texts of several continuations.
 
-    The continuations are: no token, tokens whose texts begin differently, and tokens that complete
-    an open character.
+    These are no token, tokens whose texts begin differently, and tokens that complete a character.
     """
     return _certain_text(subject, tuple(token_ids), skip_special_tokens)
 
@@ -71,12 +67,7 @@ def _certain_text(
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """Return the common beginning of ``texts``.
-
-    It is that of the first and the last text in sort order.
-    """
-    pairs = zip(min(texts), max(texts), strict=False)
-    return "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return commonprefix([*texts])  # noqa: RUF071 (not paths)
 
 
 def _open_character(
@@ -101,10 +92,7 @@ def _completed(subject: Subject, tail: bytes) -> Iterator[list[int]]:
 
 @lru_cache(maxsize=4096)
 def _completions(tail: bytes) -> tuple[bytes, ...]:
-    """Return a few byte sequences that complete ``tail`` to one character.
-
-    Returns an empty tuple if there are none.
-    """
+    """Return a few byte sequences that complete ``tail`` to one character; or none."""
     found = []
     for missing in range(1, 5 - len(tail)):
         for more in itertools.product((0x80, 0x8F, 0x90, 0xA0, 0xBF), repeat=missing):
@@ -128,10 +116,7 @@ class Cut(NamedTuple):
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
-    """Return the stop that is complete first, or None without a stop.
-
-    If several are complete at once, it is the longest.
-    """
+    """Return the stop that is complete first, the longest of several; None without a stop."""
     found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
     if not found:
         return None
@@ -140,10 +125,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
 
 
 def waiting_for(text: str, stops: Sequence[str]) -> int:
-    """Return the length of the longest suffix of ``text`` that may become a stop.
-
-    Such a suffix is a proper prefix of a stop.
-    """
+    """Return the length of the longest suffix of ``text`` that is a proper prefix of a stop."""
     longest = max(map(len, stops), default=1) - 1
     sizes = range(min(longest, len(text)), 0, -1)
     ends = (

@@ -1,8 +1,7 @@
-"""The laws: properties of any detokenizer, each with examples that test it.
+"""The laws of ``docs/explanation/laws.md`` that can be tested on any detokenizer.
 
-In: a trial (a detokenizer, a subject, drawn data). Out: nothing, or a
-:class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
-``docs/explanation/laws.md`` has all laws of streamdec; these need only the interface.
+A law takes a trial (a detokenizer, a subject, drawn data), and raises a
+:class:`~streamdec.testing.detokenizers.ConformanceError` that shows an example that fails.
 """
 
 from __future__ import annotations
@@ -174,10 +173,7 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
 
 
 def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
-    """Draw whether special tokens are skipped, and ids. Return both and the text.
-
-    Most of the ids are words.
-    """
+    """Draw whether special tokens are skipped, and ids. Return both and the text."""
     skip = trial.skip()
     if trial.data.draw(st.sampled_from([True, True, False])):
         ids = trial.data.draw(text_ids(trial.subject, skip, 16))
@@ -244,10 +240,7 @@ def _draw_stop(trial: Trial, text: str) -> str:
 
 
 def _draw_stops(trial: Trial, text: str) -> tuple[str, ...]:
-    """Draw several stops.
-
-    Often one is a suffix of another, so that both are complete at once.
-    """
+    """Draw several stops; often one is a suffix of another, so both are complete at once."""
     found = trial.data.draw(st.lists(strategies.stops(text), min_size=2, max_size=4))
     if trial.data.draw(st.booleans()):
         found.insert(trial.data.draw(st.integers(0, 1)), found[0][len(found[0]) // 2 :])
@@ -279,10 +272,7 @@ def _is_tie(text: str, stops: Sequence[str]) -> bool:
 
 
 def _expect_cut(trial: Trial, request: Request, ids: Sequence[int], text: str) -> None:
-    """Check that the text ends at the right place.
-
-    The ids are passed with one token a call or all in one call.
-    """
+    """Check that the text ends at the right place, with one token a call or all in one call."""
     groups = [ids] if trial.data.draw(st.booleans()) else _singly(ids)
     cut = cut_at_stop(text, request.stop)
     end = len(text)

@@ -1,8 +1,4 @@
-"""One example of a law: a detokenizer, a tokenizer and drawn data.
-
-In: a detokenizer, a subject, drawn data. Out: nothing, or a
-:class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
-"""
+"""One example of a law: a detokenizer, a tokenizer and drawn data."""
 
 from __future__ import annotations
 
@@ -60,10 +56,9 @@ class Driven:
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
     ) -> None:
-        """Check that ``groups`` give exactly ``text``.
+        """Check that ``groups`` give exactly ``text``, and the ``stop`` if it is reported.
 
-        If the detokenizer reports its stop, checks ``stop`` too. Raises NotImplementedError if only
-        text of a missing ``flush`` is missing.
+        Raises NotImplementedError if only text of a missing ``flush`` is missing.
         """
         found = self.drive(request, groups)
         if found.text != text:
@@ -98,10 +93,7 @@ class Trial(Driven):
         return not self.data.draw(st.booleans())
 
     def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
-        """Draw known ids without special tokens.
-
-        Byte-fallback tokens form complete characters.
-        """
+        """Draw known ids without special tokens; byte-fallback tokens form characters."""
         return self.data.draw(_ids(self.subject, skip, max_size))
 
     def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
