@@ -1,7 +1,7 @@
 """Take times in turns, round by round, and compare them within each round.
 
-Two times of one round were taken under nearly the same conditions, so their ratio is reliable even
-where the times are not.
+The speed of a shared machine changes by the minute, but the ratio of two times of one round is
+reliable. Times are CPU time of the thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import monotonic, thread_time_ns
 from typing import Any, NamedTuple
 
 Clock = Callable[[], int]
-"""Returns the nanoseconds since some moment."""
+"""Returns nanoseconds."""
 
 
 class Spread(NamedTuple):
@@ -84,18 +84,12 @@ def in_turns(
 
 
 def fresh(token_ids: Iterable[int]) -> list[int]:
-    """Return the same ids as new int objects, as an engine gives them.
-
-    A dict finds a key faster if it is the same object and not only an equal one.
-    """
+    """Return the same ids as new int objects: a dict finds a known object faster."""
     return [int(str(token_id)) for token_id in token_ids]
 
 
 def per_token(entrant: Any, pieces: Sequence[Sequence[int]]) -> float:
-    """Return the time of a token in nanoseconds if each of ``pieces`` is a stream.
-
-    ``entrant`` opens the streams, which is not timed, and drives them.
-    """
+    """Return the time of a token in nanoseconds if each of ``pieces`` is a stream."""
     jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
     drive = entrant.drive
     start = thread_time_ns()

@@ -1,7 +1,4 @@
-"""The entrants of the benchmark: streamdec and the baselines for comparison.
-
-A baseline is the stream of the tokenizer's own library, or the usual code around its ``decode``.
-"""
+"""The entrants of a benchmark: streamdec, and libraries of tokenizers."""
 
 from __future__ import annotations
 
@@ -135,10 +132,7 @@ def rival_of(tokenizer: Decoder) -> Entrant:
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Return the index of the stop that is complete first; None without a stop.
-
-    If several are complete at the same character, it is the longest one.
-    """
+    """Return where the first complete stop begins, the longest of several; or None."""
     places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
     if not places:
         return None

@@ -1,8 +1,4 @@
-"""Measure one tokenizer, text and stops beside the tokenizer's own library.
-
-In: a tokenizer, the ids of a text, stop strings, and how long it may take. Out: :class:`Findings`.
-Each text that is timed is also compared with ``decode``.
-"""
+"""Measure one tokenizer, text and stops beside the tokenizer's own library."""
 
 from __future__ import annotations
 
@@ -37,10 +33,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Findings:
-    """All results.
-
-    The entrants are streamdec, the library, and streamdec with stops.
-    """
+    """All results, of streamdec, the library, and streamdec with stops."""
 
     tokens: int
     streams: int
@@ -64,14 +57,8 @@ def measure(
 ) -> Findings:
     """Stream ``token_ids`` with and without ``stops``, and return what it costs.
 
-    Args:
-        tokenizer: the tokenizer of the streams.
-        token_ids: the ids of a text, at least one.
-        stops: the stop strings.
-        seconds: about how long to measure.
-        after_round: called after each round with its number, from 1.
-
-    Raises the errors of the tokenizer and of its streams.
+    Each text is also compared with ``decode``. The measurement takes about ``seconds``.
+    ``after_round`` is called after each round with its number, from 1.
     """
     conditions = StopConditions(stops)
     pieces = [*streams_of(tokenizer, token_ids, conditions)]
@@ -101,10 +88,9 @@ def measure(
 def streams_of(
     tokenizer: Decoder, token_ids: Sequence[int], conditions: StopConditions
 ) -> Iterator[list[int]]:
-    """Return ``token_ids`` cut into streams.
+    """Return ``token_ids`` cut after stops and after ``LONGEST_STREAM``.
 
-    A stream ends with a stop or after ``LONGEST_STREAM``. No stream ends inside a character, unless
-    ``token_ids`` do.
+    No stream ends inside a character, unless ``token_ids`` do.
     """
     stream, piece = StopSequenceDecoder(tokenizer, conditions), list[int]()
     for token_id in token_ids:

@@ -1,7 +1,7 @@
 """Metrics for OpenTelemetry, with opentelemetry-api (the extra ``otel``).
 
-In: the events of ``streamdec.hooks``. Out: instruments of a meter. Histograms are recorded at each
-event. Other values are added up here and read at an export, which costs a stream ten times less.
+Histograms are recorded at each event. Other values are added up here and read at an export, which
+costs a stream ten times less.
 """
 
 from __future__ import annotations

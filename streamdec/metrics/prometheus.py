@@ -1,8 +1,4 @@
-"""Metrics for Prometheus, with prometheus_client (the extra ``prometheus``).
-
-In: the events of ``streamdec.hooks``. Out: counters, histograms and gauges of prometheus_client in
-a registry.
-"""
+"""Metrics for Prometheus, with prometheus_client (the extra ``prometheus``)."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ class PrometheusMetrics(Recorder):
     ``registry`` is a CollectorRegistry, by default ``prometheus_client.REGISTRY``.
     :data:`~streamdec.metrics.INSTRUMENTS` lists the metrics. Values are kept in the registry.
     Remove the hook to stop recording. In the multiprocess mode of prometheus_client, metrics of
-    caches and stop sets are left out: they would only describe the process that serves the scrape.
+    stop sets are left out: they would only describe the process that serves the scrape.
 
     Raises :class:`~streamdec.errors.MissingExtraError` without prometheus_client, and ValueError if
     the registry already has metrics with these names. The registry is then unchanged.

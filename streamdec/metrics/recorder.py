@@ -1,7 +1,6 @@
 """Turn events into measurements, for both adapters.
 
-In: the events of ``streamdec.hooks``. Out: a value for each instrument of an event. It is passed to
-a function that the adapter made for the instrument and its labels.
+The value of each instrument is passed to a function that the adapter made for its labels.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ clients who choose a label, such as the name of a tokenizer, cannot fill the mem
 OTHER = "other"
 
 Record = Callable[[float], object]
-"""Takes one value."""
 
 
 def readings(source: type) -> Iterator[tuple[Instrument, int]]:
@@ -59,10 +57,7 @@ class Recorder(Hook, ABC):
 
     @abstractmethod
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
-        """Return the function that takes values of ``instrument`` with ``labels``.
-
-        Called once for each instrument and set of labels.
-        """
+        """Return the function that takes values of ``instrument`` with ``labels``."""
 
     def stream_ended(self, event: StreamEnded | Call | Loaded | FellBack) -> None:
         """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
@@ -109,8 +104,5 @@ class Recorder(Hook, ABC):
 
 
 def _as_utf_8(value: str) -> str:
-    """Return ``value`` with lone surrogates escaped.
-
-    One path with lone surrogates would end all exports.
-    """
+    """Return ``value`` with lone surrogates escaped, which would end all exports."""
     return value.encode(errors="backslashreplace").decode()

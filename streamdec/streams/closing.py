@@ -1,4 +1,4 @@
-"""Close a source exactly once, also if the reader of an asynchronous stream is cancelled.
+"""Close a source exactly once, also if its reader is cancelled.
 
 **Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
 does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
@@ -52,7 +52,7 @@ class BaseClosing:
         self._errors: list[Exception] = []
 
     def _due(self, cause: BaseException | None) -> list[Callable[[], object]]:
-        """Return the actions that close the source, because of ``cause``; at later calls none."""
+        """Return the actions that close the source; none at later calls."""
         if self._is_done:
             return []
         self._is_done = True

@@ -54,7 +54,7 @@ class Check:
     _run: Callable[[MakeDetokenizer], None]
 
     def run(self, make: MakeDetokenizer) -> Result:
-        """Run the check on detokenizers made by ``make``, and raise none of their exceptions."""
+        """Run the check on detokenizers made by ``make``; raises none of their errors."""
         try:
             self._run(make)
         except ConformanceError as error:

@@ -124,7 +124,7 @@ class Transcript:
 def drive(
     make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
 ) -> Transcript:
-    """Make a stream, and step it with ``groups``, each in one call, until a stop is complete.
+    """Make a stream, and call its ``step`` for each of ``groups``, until a stop.
 
     Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
     Raises NotImplementedError if ``make`` or ``step`` raises it.

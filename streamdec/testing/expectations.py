@@ -116,7 +116,7 @@ class Cut(NamedTuple):
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
-    """Return the stop that is complete first, the longest of several; None without a stop."""
+    """Return the stop that is complete first, the longest of several; or None."""
     found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
     if not found:
         return None
@@ -125,7 +125,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
 
 
 def waiting_for(text: str, stops: Sequence[str]) -> int:
-    """Return the length of the longest suffix of ``text`` that is a proper prefix of a stop."""
+    """Return how many code points at the end of ``text`` may become a stop."""
     longest = max(map(len, stops), default=1) - 1
     sizes = range(min(longest, len(text)), 0, -1)
     ends = (

@@ -240,7 +240,7 @@ def _draw_stop(trial: Trial, text: str) -> str:
 
 
 def _draw_stops(trial: Trial, text: str) -> tuple[str, ...]:
-    """Draw several stops; often one is a suffix of another, so both are complete at once."""
+    """Draw several stops, of which one is often a suffix of another."""
     found = trial.data.draw(st.lists(strategies.stops(text), min_size=2, max_size=4))
     if trial.data.draw(st.booleans()):
         found.insert(trial.data.draw(st.integers(0, 1)), found[0][len(found[0]) // 2 :])
@@ -272,7 +272,7 @@ def _is_tie(text: str, stops: Sequence[str]) -> bool:
 
 
 def _expect_cut(trial: Trial, request: Request, ids: Sequence[int], text: str) -> None:
-    """Check that the text ends at the right place, with one token a call or all in one call."""
+    """Check that the text ends at the right place, in one call or in many."""
     groups = [ids] if trial.data.draw(st.booleans()) else _singly(ids)
     cut = cut_at_stop(text, request.stop)
     end = len(text)

@@ -18,7 +18,7 @@ _kept = lru_cache(maxsize=256)
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
-    """Generate a list of ids of ``subject``, of every kind, about ``max_size`` at most.
+    """Generate about ``max_size`` ids of ``subject`` at most, of every kind.
 
     With ``known``, all ids have a token. Without ``special``, none may be skipped.
     """

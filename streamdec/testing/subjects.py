@@ -117,7 +117,7 @@ class Subject:
 
     @property
     def has_byte_fallback(self) -> bool:
-        """Whether bytes are pieces like ``<0xE4>``, whose runs libraries render in two ways."""
+        """Whether bytes are pieces like ``<0xE4>``: runs are rendered in two ways."""
         rules = self.tokenizer.rules
         return rules is not None and isinstance(rules.rule, ByteFallback)
 

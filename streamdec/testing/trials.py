@@ -56,7 +56,7 @@ class Driven:
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
     ) -> None:
-        """Check that ``groups`` give exactly ``text``, and the ``stop`` if it is reported.
+        """Check that ``groups`` give exactly ``text``, and ``stop`` if it is reported.
 
         Raises NotImplementedError if only text of a missing ``flush`` is missing.
         """

@@ -148,11 +148,6 @@ class Tracer(Generic[D]):
         self._machine.reset()
         self._begin()
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the decoder's ``snapshot``."""
-        snapshot: dict[str, Any] = self._machine.snapshot()
-        return snapshot
-
     def trace(self) -> Trace:
         """Return the trace so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
@@ -279,7 +274,7 @@ def _as_chunk(given: str | Chunk) -> Chunk:
 
 
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
-    """Return the result of a method of the tokenizer; None if it is not of type ``kind``."""
+    """Return what the tokenizer answers; None if it is not of type ``kind``."""
     ask = getattr(tokenizer, name, None)
     try:
         found = None if ask is None else ask(token_id)
@@ -306,6 +301,6 @@ def possible_stops(decoder: Traceable) -> tuple[str, ...]:
 
 
 def _begun(stop: str, tail: str) -> int:
-    """Return the length of the longest suffix of ``tail`` that is a proper prefix of ``stop``."""
+    """Return how many code points of ``stop``, but not all, end ``tail``."""
     sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
     return next((size for size in sizes if tail.endswith(stop[:size])), 0)

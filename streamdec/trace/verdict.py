@@ -65,7 +65,7 @@ def _compared(
 
 
 def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:
-    """Yield how many of the first ids may have produced the text, the most likely number first.
+    """Yield how many first ids may have produced the text, the likeliest first.
 
     Each comes with whether the text must be the full decode of these ids, or only its beginning. If
     an id stops the stream, the text is that of the ids before it. If a string stops the stream, it
@@ -86,7 +86,7 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
 def _fits(
     text: str, expected: str, generated: str, match: StopMatch | None, *, is_all: bool
 ) -> bool:
-    """Return whether ``text`` is ``expected``, or its beginning if it need not be all.
+    """Return whether ``text`` is ``expected``, or begins it without ``is_all``.
 
     With ``match``, ``generated`` must end where the match ends, or begins if it is hidden.
     """
@@ -123,7 +123,7 @@ class _Reference:
         return self._tokenizer.decode(ids, skip_special_tokens=skip)
 
     def texts(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield ``whole(count)`` and other correct texts, each with a remark for the verdict."""
+        """Yield ``whole(count)`` and other correct texts, each with a remark."""
         whole = self.whole(count)
         yield whole, ""
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
@@ -142,7 +142,7 @@ class _Reference:
 
 
 def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
-    """Return the first token after which the code point ``at`` is wrong; None for the flush.
+    """Return the token after which code point ``at`` is wrong; None for the flush.
 
     After it another code point is output or jailed, or the decided one is neither.
     """
