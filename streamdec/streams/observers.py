@@ -1,11 +1,8 @@
 r"""What steps a decoder and adds token ids to its chunks, or counts for hooks.
 
-A token belongs to the chunk that completes its text. A token that ends inside a character, or whose
-text is withheld for a stop, belongs to the chunk that outputs the rest. A token without text
-belongs to the next chunk that has text.
-
-So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones: these
-begin with the oldest token whose text is held or jailed. The last chunk takes all.
+A token belongs to the chunk that completes its text, a token without text to the next chunk that
+has text. So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones:
+these begin with the oldest token whose text is held or jailed. The last chunk takes all.
 
 >>> from streamdec import MockTokenizer, iter_chunks
 >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -26,10 +23,7 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
 class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks.
-
-    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
-    """
+    """Steps a decoder, and adds token ids to its chunks; ``waiting`` have no chunk yet."""
 
     __slots__ = ("_decoder", "_feed", "_step", "waiting")
 
@@ -102,10 +96,9 @@ class StreamStatistics:
         """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts()
         self._frozen: tuple[int, ...] | None = None
-        """The counts when others were allowed to step the decoder; None if they were not."""
+        """The counts when others were allowed to step the decoder; None before."""
 
     def _counts(self) -> tuple[int, ...]:
-        """Return how many tokens, code points and unknown ids the decoder counted."""
         decoder = self._decoder
         return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
 
@@ -141,7 +134,7 @@ class StreamStatistics:
         self._frozen = self._counts()
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Call the hooks for the end: by a ``last`` chunk or an ``error``, or without."""
+        """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
         reason: FinishReason = "abort"
         chunks = self._chunks
         if last is not None:

@@ -28,7 +28,7 @@ MUST_BE_PLAIN = (
 
 
 Sink = Callable[[Chunk], object]
-"""Takes the chunks of one request: each that has text, and the last. What it returns is ignored."""
+"""Takes the chunks of one request: each that has text, and the last."""
 
 
 class DecoderPool:
@@ -68,21 +68,19 @@ class DecoderPool:
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
-        """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
+        """The decoders that ended in that call."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
         self._steppers: dict[RequestId, Any] = {}
         """What steps each request. It is mostly the decoder, because each object costs a round."""
         self._sinks: dict[RequestId, Sink] = {}
         self._watch: GrowthWatch | None = None
-        """Looks at the lists of ``_watched``, until it is known what the engine does."""
         self._watched: RequestId | None = None
+        """The request whose lists are watched, until it is known what the engine does."""
         self._is_busy = False
         """Whether ``step`` or ``finish`` runs, and may call sinks."""
         self._interrupt: BaseException | None = None
         """The KeyboardInterrupt or SystemExit of a sink, which is raised after the round."""
-
-    # --- adding requests
 
     def add(
         self,
@@ -133,7 +131,6 @@ class DecoderPool:
     def _begin(
         self, request_id: RequestId, decoder: StopSequenceDecoder, waiting: Iterable[int] = ()
     ) -> None:
-        """Begin a request; ``waiting`` are the ids that were read and have no chunk yet."""
         if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
             raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
         if request_id in self:
@@ -273,7 +270,7 @@ class DecoderPool:
             self._sinks[request_id] = sink
 
     def _send(self, request_id: RequestId, stepper: object, sink: Sink, chunk: Chunk) -> None:
-        """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
+        """Send ``chunk`` to a sink; its request ends if it raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:

@@ -53,18 +53,15 @@ class Machine(Protocol):
 
 
 class Stepper:
-    """Steps the decoder of one stream or request.
+    """Steps the decoder of one stream or request, which only one Stepper may own at a time.
 
-    Only one Stepper may own a decoder at a time. If two streams stepped the same decoder, each
-    would get parts of the other's text, and so of another user's answer.
-
-    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
+    If two streams stepped the same decoder, each would get parts of another user's answer.
     """
 
     __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
 
     step: Callable[[Any], Chunk]
-    """Returns the chunk of one id or piece of text. Raises the errors of the decoder."""
+    """Returns the chunk of one id or piece of text."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
     attribution: TokenAttribution | None
@@ -104,7 +101,7 @@ class Stepper:
     def own(self, reader: object) -> None:
         """Own the decoder until ``disown``, or until the ``reader`` is deleted.
 
-        Raises RuntimeError if another stream or pool owns it.
+        Raises RuntimeError if another Stepper owns it.
         """
         key = id(self.behind)
         if key in _owners:
@@ -225,10 +222,7 @@ class Reading(Stepper):
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of one output, except the last chunk of the stream.
-
-        The arguments are the fields of the output, as ``outputs.parts`` returns them.
-        """
+        """Yield the chunks of one output's ``parts``, except the last chunk of the stream."""
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         for start in range(0, len(token_ids), self.most):
