@@ -164,7 +164,7 @@ def _is_of_generator(action: Action) -> bool:
 
 
 async def _awaited(action: Action, result: Awaitable[object]) -> None:
-    """Await the ``result`` of ``action``; SourceError if a generator exits scopes out of order."""
+    """Await ``result``; SourceError if a generator exits its scopes out of order."""
     try:
         await result
     except BaseException as error:
@@ -258,7 +258,7 @@ async def _waited(
 
 
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
-    """Start ``work`` in a new task, outside the cancel scopes of this task, in its context.
+    """Start ``work`` in a new task with this context, but outside its cancel scopes.
 
     ``done`` is set when the task has ended, also if it was cancelled before it began.
     """

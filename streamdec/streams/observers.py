@@ -23,7 +23,7 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
 class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks; ``waiting`` have no chunk yet."""
+    """Steps a decoder, and adds token ids to its chunks. ``waiting`` have none yet."""
 
     __slots__ = ("_decoder", "_feed", "_step", "waiting")
 

@@ -53,7 +53,7 @@ class Machine(Protocol):
 
 
 class Stepper:
-    """Steps the decoder of one stream or request, which only one Stepper may own at a time.
+    """Steps a decoder, which only one Stepper may own at a time.
 
     If two streams stepped the same decoder, each would get parts of another user's answer.
     """
@@ -222,7 +222,7 @@ class Reading(Stepper):
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of one output's ``parts``, except the last chunk of the stream."""
+        """Yield the chunks of one output's ``parts``, except the stream's last."""
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         for start in range(0, len(token_ids), self.most):

@@ -162,7 +162,7 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Wait for ids, and return all; after the last ids, the finish reason in a dict if any.
+        """Wait for ids, and return all. At the end, return the finish reason in a dict.
 
         Raises StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue
         was closed; ``anyio.BusyResourceError`` for a second reader.
@@ -186,7 +186,7 @@ class TokenQueue:
         self.close()
 
     def close(self) -> None:
-        """Drop unread ids, and make ``put`` and ``send`` raise FinishedError, in any thread."""
+        """Drop unread ids, and make ``put`` and ``send`` raise FinishedError."""
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []

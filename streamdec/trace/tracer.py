@@ -148,6 +148,11 @@ class Tracer(Generic[D]):
         self._machine.reset()
         self._begin()
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return the decoder's ``snapshot``."""
+        snapshot: dict[str, Any] = self._machine.snapshot()
+        return snapshot
+
     def trace(self) -> Trace:
         """Return the trace so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
