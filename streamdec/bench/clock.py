@@ -62,11 +62,8 @@ def in_turns(
 ) -> Samples:
     """Take one time of each case in each round. Every other round runs backwards.
 
-    Args:
-        cases: the functions that return a time, by name.
-        rounds: the number of rounds.
-        seconds: no further round begins after this time. There is always one round.
-        after_round: called after each round with its number, from 1.
+    No further round begins after ``seconds``, but there is one at least. ``after_round`` is called
+    with the number of each round, from 1.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     names = list(cases)

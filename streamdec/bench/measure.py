@@ -20,13 +20,11 @@ MOST_ROUNDS = 300
 
 @dataclass(frozen=True)
 class Difference:
-    """The place where a text differs from that of ``decode``."""
+    """A stream, from 1, and the position where its text differs from ``decode``."""
 
     entrant: str
     stream: int
-    """The number of the stream, from 1."""
     position: int
-    """The first character that differs, from 0."""
     found: str
     expected: str
 
@@ -44,7 +42,7 @@ class Findings:
     ratios: Mapping[str, Spread]
     """The time of each other entrant as a multiple of that of streamdec without stops."""
     differences: tuple[Difference, ...]
-    """The first place of each stream where the text of an entrant is not that of ``decode``."""
+    """One for each stream whose text is not that of ``decode``."""
 
 
 def measure(

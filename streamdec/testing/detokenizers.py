@@ -106,9 +106,8 @@ class Transcript:
     rest: str | None
     """The text of ``flush``; None without one."""
     stop_reason: object
-    """The detokenizer's ``stop_reason``."""
     tells_stop: bool
-    """Whether the detokenizer has this attribute."""
+    """Whether the detokenizer has a ``stop_reason``."""
 
     @property
     def text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from os.path import commonprefix
 from typing import NamedTuple
@@ -24,14 +24,12 @@ def whole_text(subject: Subject, token_ids: Sequence[int], *, skip_special_token
 class Certain(NamedTuple):
     """The beginning of a text that no later token can change, by two rules.
 
-    The two differ only inside a run of byte-fallback tokens, which libraries render in two ways. If
-    one byte is bad, ``tokenizers`` replaces the whole run, and SentencePiece only that byte.
+    They differ inside a run of byte-fallback tokens. If one byte is bad, ``tokenizers`` replaces
+    the whole run (so ``at_least`` waits for its end), and SentencePiece only that byte.
     """
 
     at_least: str
-    """The beginning by the rule that waits for the end of a run."""
     at_most: str
-    """The beginning by the rule that outputs each character of a run once it is complete."""
 
 
 def certain_text(
@@ -55,7 +53,9 @@ def _certain_text(
 
     others = {token_id: text([token_id]) for token_id in subject.apart}
     tail = _open_character(subject, token_ids, skip_special_tokens=skip_special_tokens)
-    completed = [text(more) for more in _completed(subject, tail)]
+    ids_of = subject.byte_ids
+    several = (more for more in _completions(tail) if ids_of.keys() >= {*more}) if tail else ()
+    completed = [text([ids_of[byte] for byte in more]) for more in several]
     usual = _beginning([text([]), *others.values(), *completed])
     if not subject.has_byte_fallback:
         return Certain(usual, usual)
@@ -82,12 +82,6 @@ def _open_character(
             break
     ends = (data[-size:] for size in (3, 2, 1) if size <= len(data))
     return next((end for end in ends if _completions(end)), b"")
-
-
-def _completed(subject: Subject, tail: bytes) -> Iterator[list[int]]:
-    for more in _completions(tail) if tail else ():
-        if subject.byte_ids.keys() >= set(more):
-            yield [subject.byte_ids[byte] for byte in more]
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -50,8 +50,17 @@ class Driven:
         return found
 
     def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-        """Return the example, followed by the lines of the failure."""
-        return _told(self.subject, request, groups, *what)
+        """Return the request, the ids of each call and their bytes, and ``what``."""
+        lines = [f"request   {request!r}"] if request != Request() else []
+        lines.append(f"step      {', '.join(str(list(group)) for group in groups)}")
+        lines.append(f"bytes     {self._pieces(i for group in groups for i in group)}")
+        if request.prompt_token_ids:
+            lines.append(f"prompt    {self._pieces(request.prompt_token_ids)}")
+        return "\n".join([*lines, *what])
+
+    def _pieces(self, token_ids: Iterable[int]) -> str:
+        pieces = map(self.subject.tokenizer.token_bytes, token_ids)
+        return " ".join("(none)" if piece is None else repr(piece) for piece in pieces)
 
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
@@ -125,24 +134,7 @@ def text_ids(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[l
     return text.map(lambda ids: [i for i in ids if not subject.tokenizer.is_skipped(i)])
 
 
-def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-    """Return an example as text: the request, the ids of each call, and their bytes."""
-    lines = [f"request   {request!r}"] if request != Request() else []
-    calls = ", ".join(str(list(group)) for group in groups)
-    lines.append(f"step      {calls}")
-    pieces = [_piece(subject, i) for group in groups for i in group]
-    lines.append(f"bytes     {' '.join(pieces)}")
-    if request.prompt_token_ids:
-        lines.append(f"prompt    {' '.join(_piece(subject, i) for i in request.prompt_token_ids)}")
-    return "\n".join([*lines, *what])
-
-
 def quoted(text: str) -> str:
     """Return ``text`` in quotes, cut after ``MOST_SHOWN`` characters."""
     more = len(text) - MOST_SHOWN
     return f"{text[:MOST_SHOWN]!r}" + (f" and {more:,} characters more" if more > 0 else "")
-
-
-def _piece(subject: Subject, token_id: int) -> str:
-    piece = subject.tokenizer.token_bytes(token_id)
-    return "(none)" if piece is None else repr(piece)
