@@ -154,27 +154,6 @@ def test_install_lines_work_before_and_after_the_first_release() -> None:
     assert {page: lines for page, lines in found.items() if lines} == {}
 
 
-NEEDS = {
-    "bulk": r"BulkDecoder|streamdec bulk",
-    "chat": r"apply_chat_template|ChatTemplate|chat render|preflight",
-    "cli": r"^(?:.*\| )?streamdec [a-z]",
-    "otel": r"OpenTelemetryMetrics",
-    "prometheus": r"PrometheusMetrics",
-    "server": r"streamdec\.server|streamdec serve",
-    "testing": r"streamdec\.testing",
-}
-"""What code has that needs an extra."""
-
-
-def test_a_page_names_the_extras_that_its_code_needs() -> None:
-    missing = {}
-    for page in map(Page, OWN_PAGES):
-        code = "\n".join(page.of_kind("python") + page.of_kind("sh"))
-        needed = {extra for extra, uses in NEEDS.items() if re.search(uses, code, re.MULTILINE)}
-        missing[page.path] = needed - extras_of(page.text)
-    assert {path: extras for path, extras in missing.items() if extras} == {}
-
-
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)#:\s]+)\): ", re.MULTILINE)
 
 
