@@ -149,12 +149,7 @@ class Report:
         return next((f for f in self.figures if (f.subject, f.table, f.row) == wanted), None)
 
 
-def run(
-    cases: Sequence[Case],
-    subjects: Iterable[Subject],
-    effort: Effort,
-    report: Report,
-) -> None:
+def run(cases: Sequence[Case], subjects: Iterable[Subject], effort: Effort, report: Report) -> None:
     """Run ``cases`` on ``subjects``, table by table. The rows of a table take turns.
 
     A result that fails its check is a failure; in a row of another project it is only marked.

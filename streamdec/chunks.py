@@ -7,14 +7,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
-__all__ = [
-    "Chunk",
-    "FinishReason",
-    "SectionChunk",
-    "StopMatch",
-    "StopReason",
-    "TokenSpan",
-]
+__all__ = ["Chunk", "FinishReason", "SectionChunk", "StopMatch", "StopReason", "TokenSpan"]
 
 FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM.

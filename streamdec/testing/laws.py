@@ -310,11 +310,7 @@ LAWS: tuple[Law, ...] = (
         _stop_never_swallows,
     ),
     Law("stop_not_from_prompt", "a stop does not begin in the prompt", _stop_not_from_prompt),
-    Law(
-        "first_stop_wins",
-        "the stop that is complete first ends the text",
-        _first_stop_wins,
-    ),
+    Law("first_stop_wins", "the stop that is complete first ends the text", _first_stop_wins),
     Law("visible_stop", "a visible stop is output, and no text after it", _visible_stop),
     Law(
         "stop_chunk_invariance",

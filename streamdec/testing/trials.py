@@ -78,11 +78,7 @@ class Driven:
         self.expect_stop(request, groups, found, stop)
 
     def expect_stop(
-        self,
-        request: Request,
-        groups: Sequence[Sequence[int]],
-        found: Transcript,
-        stop: str | None,
+        self, request: Request, groups: Sequence[Sequence[int]], found: Transcript, stop: str | None
     ) -> None:
         """Check the reported stop, if the detokenizer reports stops."""
         reason = found.stop_reason

@@ -34,10 +34,7 @@ _UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
 
 D = TypeVar("D", DecodeStream, StopSequenceDecoder)
 
-_NAMES: dict[type, MachineName] = {
-    DecodeStream: "decode_stream",
-    StopSequenceDecoder: "stop",
-}
+_NAMES: dict[type, MachineName] = {DecodeStream: "decode_stream", StopSequenceDecoder: "stop"}
 
 
 class Tracer(Generic[D]):

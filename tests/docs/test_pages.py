@@ -24,9 +24,7 @@ OWN_PAGES = [*sorted(PAGES), *READMES]
 
 RUN_BY = {
     "docs/explanation/performance.md": ["tests/test_benchmarks.py"],
-    "docs/how-to/check-your-detokenizer.md": [
-        "tests/testing/test_how_to.py",
-    ],
+    "docs/how-to/check-your-detokenizer.md": ["tests/testing/test_how_to.py"],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
         "tests/integrations/llama_cpp/test_docs.py",
@@ -47,9 +45,7 @@ RUN_BY = {
 }
 """The tests that run the blocks of a page, where it is not this one."""
 
-PARTS = [
-    Page("docs/tutorial.md", until="Serve it"),
-]
+PARTS = [Page("docs/tutorial.md", until="Serve it")]
 """Parts of these pages that are run here."""
 
 SLOW = {"docs/how-to/check-a-model.md", "docs/how-to/write-a-backend.md"}

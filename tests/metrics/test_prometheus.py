@@ -62,9 +62,7 @@ streamdec_fallbacks_total huggingface {"refused 1" if HAS_FASTOKENS else "missin
 """
 """Counted by hand from ``activity.act``; the labels in the order of the table."""
 
-COUNTED_BEFORE = {
-    "streamdec_stop_sets_dropped_total": 13,
-}
+COUNTED_BEFORE = {"streamdec_stop_sets_dropped_total": 13}
 """What else the process did is counted too."""
 
 

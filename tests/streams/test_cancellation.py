@@ -10,12 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamdec import (
-    MockTokenizer,
-    SourceError,
-    TokenQueue,
-    stream,
-)
+from streamdec import MockTokenizer, SourceError, TokenQueue, stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine
 

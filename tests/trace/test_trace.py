@@ -64,12 +64,7 @@ def test_a_traced_token_has_its_state_and_output() -> None:
     tracer.step_batch([6, 7, 13, UNKNOWN, 3, 4])
     last = tracer.step(5)
     half, whole, skipped, unknown, newline, us, end = tracer.trace().tokens
-    assert (half.token_id, half.data, half.text, half.held) == (
-        6,
-        b"\xf0\x9f",
-        "",
-        b"\xf0\x9f",
-    )
+    assert (half.token_id, half.data, half.text, half.held) == (6, b"\xf0\x9f", "", b"\xf0\x9f")
     assert (whole.text, whole.held) == ("😀", b"")
     assert [token.kind for token in (half, skipped, unknown)] == ["text", "skipped", "unknown"]
     assert (newline.jailed, newline.may_become) == ("\n", ("\nUs\n", "\nUser:"))

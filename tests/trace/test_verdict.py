@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer, Verdict
 from streamdec.trace.records import TokenRecord
