@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from streamdec.chunks import FinishReason, StopReason
@@ -47,7 +47,7 @@ class Header:
     after_prompt: bool
     """Whether tokens precede the trace, on which the decoding may depend."""
     versions: Mapping[str, str]
-    """The versions of streamdec and ``tokenizers``, by name."""
+    """The versions of streamdec, Python and ``tokenizers``, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,11 @@ class Trace:
         First the header with the version of the format, then one line for each token, then a line
         with ``end``, ``error`` and ``verdict``. Only ASCII. Usual values of a token are left out.
         """
-        yield _line({"streamdec_trace": FORMAT, **_fields_of(self.header)})
+        yield _line({"streamdec_trace": FORMAT, **asdict(self.header)})
         for token in self.tokens:
             yield _line(_token_to_json(token))
-        end = None if self.end is None else _fields_of(self.end)
-        yield _line({"end": end, "error": self.error, "verdict": _fields_of(self.verdict)})
+        end = None if self.end is None else asdict(self.end)
+        yield _line({"end": end, "error": self.error, "verdict": asdict(self.verdict)})
 
 
 # --- to JSON -----------------------------------------------------------------------------
@@ -194,10 +194,6 @@ class Trace:
 def _line(row: Mapping[str, Any]) -> str:
     # Escaped: a lone surrogate in a name would be no UTF-8.
     return json.dumps(row, separators=(",", ":"))
-
-
-def _fields_of(value: Header | End | Verdict) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def _token_to_json(token: TokenRecord) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import metadata
 from itertools import islice, tee
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -23,6 +22,7 @@ from streamdec.core.stepping import has_sections
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
+from streamdec.tokenizers.tokenizer_report import versions_of
 from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace, Verdict
 from streamdec.trace.verdict import verdict_on
 
@@ -260,15 +260,8 @@ def _header(decoder: Traceable) -> Header:
         options=decoder.options,
         conditions=conditions,
         after_prompt=decoder.num_tokens + decoder.num_prompt_tokens > 0,
-        versions={name: _version(name) for name in ("streamdec", "tokenizers")},
+        versions=versions_of(["tokenizers"]),
     )
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # run from its sources
-        return "not installed"
 
 
 def _as_chunk(given: str | Chunk) -> Chunk:
