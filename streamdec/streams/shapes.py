@@ -17,7 +17,6 @@ IDS = ("token_ids", "output_ids")
 """The fields in which engines keep ids: vLLM and Dynamo, then SGLang."""
 NEW_IDS = "token_ids_diff"
 """The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
-REASON = "finish_reason"
 
 Shape = Callable[[Any], list[Any] | None]
 """Returns the ids of an output; None if it has another shape."""
@@ -47,20 +46,27 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
     """Return the reader of dicts with the same fields, such as those of SGLang."""
-    fields = frozenset(output)
-    has_about, has_index, has_reason = map(fields.__contains__, ("meta_info", "index", REASON))
+    has_about, has_index = "meta_info" in output, "index" in output
+    has_reason = "finish_reason" in output
+    others = {"meta_info", "index", "finish_reason", "outputs", NEW_IDS, *IDS} - {*output}
+    has_no_others = frozenset(others).isdisjoint
+    # A dict with these fields and no more has no others.
+    size = 1 + has_about + has_index + has_reason
 
     def read(output: Any) -> list[Any] | None:
-        if output.keys() != fields:
-            return None
-        ids = output[name]
-        if type(ids) is not list or (has_reason and output[REASON] is not None):
-            return None
-        if has_about:
-            about = output["meta_info"]
-            if type(about) is not dict or about.get(REASON) is not None:
+        try:
+            ids = output[name]
+            if type(ids) is not list or (has_reason and output["finish_reason"] is not None):
                 return None
-        return None if has_index and output["index"] is not chosen else ids
+            if has_about:
+                about = output["meta_info"]
+                if type(about) is not dict or about.get("finish_reason") is not None:
+                    return None
+            if has_index and output["index"] is not chosen:
+                return None
+        except KeyError:
+            return None
+        return ids if len(output) == size or has_no_others(output) else None
 
     return read
 
