@@ -177,10 +177,7 @@ class OutputReader:
         self._watch: GrowthWatch | None = None
 
     def parts(self, output: Any) -> Parts:
-        """Return the ids that ``output`` adds, the engine's finish reason, and its stop.
-
-        Raises SourceError for an output that cannot be read, and errors of ``ids`` unchanged.
-        """
+        """Return the new ids, the finish reason and the stop; or raise SourceError."""
         if type(output) is self._known_type:
             ids = self.shape(output)
             if ids is not None:
@@ -194,8 +191,6 @@ class OutputReader:
                 f"no output of the source had the sample index={self._index}; samples are counted "
                 "from 0"
             )
-
-    # --- any output
 
     def _read(self, output: Any) -> Parts:
         reason, stop = None, None
@@ -287,8 +282,7 @@ class OutputReader:
     def _most_new(self, get: Get, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
-        SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
-        in ``completion_tokens``.
+        SGLang (0.5.23) repeats the last id of a waiting request, but does not count it.
         """
         about = get("meta_info", None)
         total = None if about is None else _fields_of(about)("completion_tokens", None)
@@ -304,8 +298,6 @@ class OutputReader:
         if self._ids is None:
             told += "; for other objects pass ids=, a function that returns the ids"
         return told + hint("output", output)
-
-    # --- new ids
 
     def _added(self, ids: Ids, reason: str | None) -> Ids:
         """Return the ids of an output that were not in earlier outputs."""
@@ -343,11 +335,10 @@ class OutputReader:
 # --- fields ---------------------------------------------------------------------------------------
 
 Get = Callable[[str, Any], Any]
-"""Returns a field of an object: the field's name, and a default."""
 
 
 def _fields_of(output: Any) -> Get:
-    """Return the function that returns a field of ``output``."""
+    """Return the function from a name and a default to a field of ``output``."""
     return output.get if isinstance(output, Mapping) else partial(getattr, output)
 
 

@@ -142,8 +142,6 @@ class DecoderPool:
         self._requests[request_id] = request
         self._steppers[request_id] = request.statistics or request.attribution or decoder
 
-    # --- stepping
-
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
     ) -> dict[Any, Chunk]:
@@ -341,8 +339,6 @@ class DecoderPool:
         request.disown()
         if request.statistics is not None:
             request.statistics.end(last, self.errors.get(request_id))
-
-    # --- properties
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """Return the decoder of a running request, or raise UnknownRequestError."""

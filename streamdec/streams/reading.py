@@ -241,10 +241,8 @@ class Reading(Stepper):
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
-    # --- the end
-
     def end_with_source(self) -> None:
-        """End the stream because the source has ended without a finish reason."""
+        """End the stream of a source that has ended without a finish reason."""
         if not self.is_over:
             self.source_ended = True
             self.outputs.check_end()
