@@ -17,7 +17,7 @@ import tokenizers
 
 from benchmarks.peers.kit import PeerMissingError
 from benchmarks.subjects import Subject
-from streamdec.bench.clock import Clock, Spread, in_turns
+from streamdec.bench.clock import Spread, in_turns
 from streamdec.tokenizers.tokenizer_report import versions_of
 
 __all__ = ["FULL", "MOMENT", "QUICK", "Case", "Effort", "Figure", "Report", "Work", "run", "timed"]
@@ -78,7 +78,7 @@ def timed(
     tokens: int,
     check: Callable[[], tuple[object, object]] | None = None,
     *,
-    clock: Clock = thread_time_ns,
+    clock: Callable[[], int] = thread_time_ns,
 ) -> Work:
     """Return work that times what ``setup`` returns, in nanoseconds for each of ``tokens``."""
 

@@ -13,9 +13,6 @@ from statistics import median
 from time import monotonic, thread_time_ns
 from typing import Any, NamedTuple
 
-Clock = Callable[[], int]
-"""Returns nanoseconds."""
-
 
 class Spread(NamedTuple):
     """The median of a sample, and its quartiles."""

@@ -6,12 +6,12 @@ Both adapters and the reference page are made from the table, ``instruments.toml
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
+from streamdec.core.stop_sets import StopSetStatistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
@@ -68,10 +68,9 @@ class Instrument:
 _UNITS = {"s": "seconds", "By": "bytes"}
 
 
-STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {StopSetStatistics: stop_set_statistics}
-"""The statistics that hooks do not receive, each with the function that returns them."""
-
-_SOURCES = {each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack, *STATISTICS)}
+_SOURCES: dict[str, type[tuple[Any, ...]]] = {
+    each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack, StopSetStatistics)
+}
 
 
 def _read() -> Iterator[Instrument]:

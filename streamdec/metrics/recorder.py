@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
+from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 
 MAX_LABEL_SETS = 1_000
 """The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
@@ -22,11 +23,11 @@ OTHER = "other"
 Record = Callable[[float], object]
 
 
-def readings(source: type) -> Iterator[tuple[Instrument, int]]:
-    """Yield the instruments read from the statistics ``source``, with their values."""
-    now = STATISTICS[source]()
+def readings() -> Iterator[tuple[Instrument, int]]:
+    """Yield the instruments of statistics, which hooks do not receive, with their values."""
+    now = stop_set_statistics()
     for instrument in INSTRUMENTS:
-        if instrument.source is source and instrument.value is not None:
+        if instrument.source is StopSetStatistics and instrument.value is not None:
             yield instrument, getattr(now, instrument.value)
 
 

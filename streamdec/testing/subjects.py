@@ -182,7 +182,7 @@ def byte_level_tokenizer(
     names = dict.fromkeys(special)
     tokenizer.add_special_tokens([_special(name.decode()) for name in names])
     ids = {token: i for i, token in enumerate(distinct)}
-    return tokenizer, ids | {name: _id_of(tokenizer, name.decode()) for name in names}
+    return tokenizer, ids | {name: tokenizer.token_to_id(name.decode()) or 0 for name in names}
 
 
 def small_tokenizers() -> dict[str, Tokenizer]:
@@ -256,9 +256,3 @@ def _numbered(pieces: Sequence[str]) -> dict[str, int]:
 
 def _special(name: str) -> AddedToken:
     return AddedToken(name, special=True, normalized=False)
-
-
-def _id_of(tokenizer: Tokenizer, name: str) -> int:
-    found: int | None = tokenizer.token_to_id(name)
-    assert found is not None
-    return found

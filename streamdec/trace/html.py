@@ -65,7 +65,6 @@ def html_page(trace: Trace) -> str:
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
-    """What stands above the timeline."""
     header = trace.header
     kinds = {"decode_stream": "DecodeStream", "stop": "StopSequenceDecoder"}
     yield "decoder", kinds[header.machine]

@@ -23,7 +23,7 @@ from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
 from streamdec.tokenizers.tokenizer_report import versions_of
-from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace, Verdict
+from streamdec.trace.records import End, Header, Kind, TokenRecord, Trace, Verdict
 from streamdec.trace.verdict import verdict_on
 
 Traceable = DecodeStream | StopSequenceDecoder
@@ -33,8 +33,6 @@ _UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
 """Methods of decoders that a trace has no record for."""
 
 D = TypeVar("D", DecodeStream, StopSequenceDecoder)
-
-_NAMES: dict[type, MachineName] = {DecodeStream: "decode_stream", StopSequenceDecoder: "stop"}
 
 
 class Tracer(Generic[D]):
@@ -252,7 +250,7 @@ def _header(decoder: Traceable) -> Header:
     fingerprint = getattr(tokenizer, "fingerprint", None)
     conditions = decoder.conditions.to_json() if isinstance(decoder, StopSequenceDecoder) else None
     return Header(
-        machine=next(name for kind, name in _NAMES.items() if isinstance(decoder, kind)),
+        machine="decode_stream" if conditions is None else "stop",
         tokenizer=str(getattr(tokenizer, "name", None) or ""),
         tokenizer_class=type(tokenizer).__name__,
         fingerprint=fingerprint if isinstance(fingerprint, str) else None,

@@ -17,8 +17,7 @@ from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
 
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
-_SHOWN = 24
-"""The number of characters that are shown around a difference."""
+_SHOWN = 24  # characters around a difference
 _EXACT = 'except runs of bad bytes; byte_fallback="exact" outputs them as decode() does'
 
 
