@@ -24,7 +24,7 @@ Record = Callable[[float], object]
 
 
 def readings() -> Iterator[tuple[Instrument, int]]:
-    """Yield the instruments of statistics, which hooks do not receive, with their values."""
+    """Yield the instruments that hooks do not receive, with their values."""
     now = stop_set_statistics()
     for instrument in INSTRUMENTS:
         if instrument.source is StopSetStatistics and instrument.value is not None:
