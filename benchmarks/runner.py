@@ -17,7 +17,7 @@ import tokenizers
 
 from benchmarks.peers.kit import PeerMissingError
 from benchmarks.subjects import Subject
-from streamdec.bench.clock import Clock, Spread, in_turns
+from streamdec.bench.clock import Spread, in_turns
 from streamdec.tokenizers.tokenizer_report import versions_of
 
 __all__ = ["FULL", "MOMENT", "QUICK", "Case", "Effort", "Figure", "Report", "Work", "run", "timed"]
@@ -78,7 +78,7 @@ def timed(
     tokens: int,
     check: Callable[[], tuple[object, object]] | None = None,
     *,
-    clock: Clock = thread_time_ns,
+    clock: Callable[[], int] = thread_time_ns,
 ) -> Work:
     """Return work that times what ``setup`` returns, in nanoseconds for each of ``tokens``."""
 
@@ -149,12 +149,7 @@ class Report:
         return next((f for f in self.figures if (f.subject, f.table, f.row) == wanted), None)
 
 
-def run(
-    cases: Sequence[Case],
-    subjects: Iterable[Subject],
-    effort: Effort,
-    report: Report,
-) -> None:
+def run(cases: Sequence[Case], subjects: Iterable[Subject], effort: Effort, report: Report) -> None:
     """Run ``cases`` on ``subjects``, table by table. The rows of a table take turns.
 
     A result that fails its check is a failure; in a row of another project it is only marked.

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
-__all__ = ["HARD", "KINDS", "ORDINARY", "Draw", "role_markers"]
-
-Draw: TypeAlias = Callable[[int, str, random.Random], list[str]]
-"""Returns a number of stops for a text."""
+__all__ = ["HARD", "KINDS", "ORDINARY"]
 
 ORDINARY = "ordinary"
 HARD = "hard"
 
-ROLE_MARKERS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
 _FORMS = ("\n{}:", "<|{}|>", "\n\n{}:", "\n### {}", "</{}>")
 _NEVER = "\u16a0"
 """A rune, which no text here has."""
@@ -40,12 +35,6 @@ def _name(draw: random.Random) -> str:
     return "".join(syllables).capitalize()
 
 
-def role_markers(count: int, text: str, draw: random.Random) -> list[str]:
-    """Return usual markers of roles, and then others."""
-    known = [stop for stop in ROLE_MARKERS if stop not in text]
-    return [*known, *markers(count, text, draw)][:count]
-
-
 def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
     """Return 4 to 19 characters of the text itself, and a letter that never occurs."""
     stops: list[str] = []
@@ -56,5 +45,8 @@ def near_misses(count: int, text: str, draw: random.Random) -> list[str]:
     return stops
 
 
-KINDS: Mapping[str, Draw] = {ORDINARY: markers, HARD: near_misses}
+KINDS: Mapping[str, Callable[[int, str, random.Random], list[str]]] = {
+    ORDINARY: markers,
+    HARD: near_misses,
+}
 """The kinds of stops, whose sets are always new."""

@@ -1,7 +1,4 @@
-"""The texts: source code and prose from the standard library, and seeded ones.
-
-A seeded text is a mix of scripts, or words that each occur once.
-"""
+"""The texts: source code from the standard library, and a seeded mix of scripts."""
 
 from __future__ import annotations
 
@@ -10,9 +7,8 @@ import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from pydoc_data.topics import topics
 
-__all__ = ["code", "mix", "prose", "words"]
+__all__ = ["code", "mix"]
 
 
 @cache
@@ -27,28 +23,6 @@ def code(size: int) -> str:
 
 
 @cache
-def prose() -> str:
-    """The chapters of the manual that come with Python: 460,000 characters of English."""
-    return "\n\n".join(topics[name] for name in sorted(topics))
-
-
-@cache
-def words(size: int, seed: int) -> str:
-    """At least ``size`` characters: made-up words, each of which occurs once."""
-    draw = random.Random(seed)
-    drawn: dict[str, None] = {}
-    length = 0
-    while length < size:
-        word = "".join(
-            draw.choice(_ONSETS) + draw.choice("aeiou") for _ in range(draw.randint(2, 5))
-        )
-        if word not in drawn:
-            drawn[word] = None
-            length += len(word) + 1
-    return " ".join(drawn)
-
-
-@cache
 def mix(size: int, seed: int) -> str:
     """At least ``size`` characters: words of many scripts, emoji, flags, and rare letters."""
     draw = random.Random(seed)
@@ -59,27 +33,6 @@ def mix(size: int, seed: int) -> str:
         length += len(words[-1])
     return "".join(words)
 
-
-_ONSETS = (
-    "b",
-    "c",
-    "d",
-    "f",
-    "g",
-    "h",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "t",
-    "v",
-    "w",
-    "st",
-    "ch",
-    "th",
-)
 
 # --- the kinds of words ---------------------------------------------------------------------------
 

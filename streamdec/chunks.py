@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-__all__ = [
-    "Chunk",
-    "FinishReason",
-    "SectionChunk",
-    "StopMatch",
-    "StopReason",
-    "TokenSpan",
-]
+__all__ = ["Chunk", "FinishReason", "SectionChunk", "StopMatch", "StopReason", "TokenSpan"]
 
 FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
 """Why a stream ended, in the words of OpenAI and vLLM.
@@ -24,13 +17,10 @@ ended without a reason. ``"content_filter"``: a filter of the engine removed the
 ``"abort"``: the request was cancelled. ``"error"``: the engine or the decoder failed."""
 
 
-FINISH_REASONS: Final = get_args(FinishReason)
-
-
 def check_finish_reason(reason: object) -> None:
     """Raise ValueError if ``reason`` is not a FinishReason."""
-    if reason not in FINISH_REASONS:
-        known = ", ".join(map(repr, FINISH_REASONS))
+    if reason not in get_args(FinishReason):
+        known = ", ".join(map(repr, get_args(FinishReason)))
         raise ValueError(f"finish_reason must be one of {known}, not {reason!r:.60}")
 
 

@@ -6,7 +6,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, final
 
 from streamdec.locks import cached_property
@@ -46,11 +46,8 @@ class Encoding:
 
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
-        text: the encoded text; None if it is not known.
         source: the tokenizer. Without it, as after pickling, ``tokens`` and offsets raise
             LookupError unless they are cached.
-        add_special_tokens: whether special tokens were added around the text.
-        special: how special tokens in the text were encoded.
 
     Raises OverflowError for an integer that is not in 0 … 2**32 - 1; ValueError if the number of
     bytes is not a multiple of four.
@@ -61,7 +58,7 @@ class Encoding:
     ((1, 2, 3), 3, 12)
     """
 
-    # One of these is set when the object is made; the other is computed on first use.
+    # One of these is set at first; the other is computed when it is used.
     _data: bytes | None = None
     _ids: tuple[int, ...] | None = None
     _source: _Source | None
@@ -166,10 +163,7 @@ class Encoding:
 
 
 def encoding_of(ids: list[int], text: str, source: _Source) -> Encoding:
-    """Return an Encoding of ids from a library; nothing is checked.
-
-    It skips the constructor, which takes as long as encoding a short text.
-    """
+    """Return an Encoding without the constructor, which takes too long."""
     made = Encoding.__new__(Encoding)
     made._ids, made._source, made.text = tuple(ids), source, text
     return made
@@ -218,6 +212,6 @@ class SpecialTokens:
     @property
     def all(self) -> tuple[str, ...]:
         """All special tokens once: the roles in the order above, then the others."""
-        roles = (self.bos_token, self.eos_token, self.unk_token, self.sep_token)
-        more = (self.pad_token, self.cls_token, self.mask_token, *self.additional_special_tokens)
-        return tuple(dict.fromkeys(token for token in (*roles, *more) if token is not None))
+        roles = (getattr(self, each.name) for each in fields(self)[:-1])
+        tokens = (*roles, *self.additional_special_tokens)
+        return tuple(dict.fromkeys(token for token in tokens if token is not None))

@@ -1,9 +1,7 @@
-"""Hooks and their events, for metrics.
+"""Hooks and their events, for metrics. Override the methods of a Hook.
 
-Frequent events are counted, and the counts are part of the event at the end of a stream. No event
-contains text. Without a hook, events cost nothing.
-
-Override the methods of a Hook: StreamEnded, Call, Loaded and FellBack are their events.
+StreamEnded, Call, Loaded and FellBack are their events. No event contains text. Without a hook,
+events cost nothing.
 
 >>> from streamdec import iter_chunks, load_tokenizer
 >>> from streamdec.metrics import Hook, add_hook
@@ -54,7 +52,6 @@ _log = logging.getLogger("streamdec.hooks")
 
 StopKind = Literal["string", "regex", "token_id", "eos", "engine"]
 """What ended a stream that finished with ``"stop"``: a stop condition, or the engine."""
-
 
 Operation = Literal["encode", "encode_batch", "decode"]
 
@@ -146,9 +143,8 @@ class FellBack(NamedTuple):
 class Hook:
     """Base class of hooks; each method does nothing until it is overridden.
 
-    Each method gets an ``event``, a named tuple. It runs in the thread or task of the event, and
-    blocks it, so it should be quick. Its exceptions are not propagated; the first of each hook
-    class, method and exception class is logged.
+    A method blocks the thread or task of its ``event``, so it should be quick. Its exceptions are
+    not propagated; the first of each hook class, method and exception class is logged.
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
@@ -175,10 +171,10 @@ _logged: set[tuple[type, str, type]] = set()
 
 
 def add_hook(hook: Hook) -> Callable[[], None]:
-    """Register ``hook`` for the events of this process.
+    """Register ``hook`` for the events of this process, also from another thread.
 
-    A stream notifies the hooks that are registered when it begins. May be called from any thread.
-    Returns a function without arguments that removes the hook; a second call does nothing.
+    A stream notifies the hooks that are registered when it begins. Returns a function without
+    arguments that removes the hook; a second call does nothing.
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
     is registered already.
@@ -205,19 +201,16 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 
 def _check_methods(hook: Hook) -> None:
     """Raise TypeError if a method of ``hook`` cannot be called, or none would be."""
-    kind = type(hook)
     names: tuple[str, ...] = get_args(EventName)
     methods = [getattr(hook, name) for name in names]
     for name, method in zip(names, methods, strict=True):
         if inspect.iscoroutinefunction(method):
-            raise TypeError(
-                f"{name}() of a Hook must be a plain function, not a coroutine function"
-            )
+            told = "of a Hook must be a plain function, not a coroutine function"
+            raise TypeError(f"{name}() {told}")
     inherited = [getattr(method, "__func__", None) for method in methods]
-    if inherited == [getattr(Hook, name) for name in names] and kind is not Hook:
-        raise TypeError(
-            f"{kind.__name__} has none of the methods {', '.join(names)}, so it is never called"
-        )
+    if inherited == [getattr(Hook, name) for name in names] and type(hook) is not Hook:
+        told = f"has none of the methods {', '.join(names)}, so it is never called"
+        raise TypeError(f"{type(hook).__name__} {told}")
 
 
 def tell(hooks: tuple[Hook, ...], what: EventName, event: Event) -> None:
@@ -256,5 +249,4 @@ suppressed = _Suppressed()
 
 def type_of(tokenizer: object) -> str:
     """Return the name of ``tokenizer`` in events."""
-    known: str | None = getattr(tokenizer, "tokenizer_type", None)
-    return type(tokenizer).__name__ if known is None else known
+    return getattr(tokenizer, "tokenizer_type", None) or type(tokenizer).__name__

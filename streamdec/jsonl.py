@@ -1,8 +1,4 @@
-"""Parses rows of JSONL strictly, and copies the exact text of their fields.
-
-A field that is written again keeps its text, because ``1.10`` would become ``1.1``. NaN and
-Infinity, which Python's ``json`` reads and writes, are errors.
-"""
+"""Parses rows of JSONL strictly, and keeps the exact text of their fields."""
 
 from __future__ import annotations
 
@@ -56,17 +52,12 @@ def parse_line(data: bytes) -> tuple[str, Any]:
 def check_is_row(values: list[Any]) -> None:
     """Raise ValueError if ``values``, the list in a line, contains rows."""
     if values and isinstance(values[0], (dict, list)):
-        raise ValueError(
-            "this is one JSON array of rows, not JSONL; write each row as a separate line "
-            "(jq -c '.[]' does this)"
-        )
+        told = "write each row as a separate line (jq -c '.[]' does this)"
+        raise ValueError(f"this is one JSON array of rows, not JSONL; {told}")
 
 
 def json_text(value: Any) -> str:
-    """Return ``value`` as JSON.
-
-    Raises ValueError for NaN and infinity, and TypeError for other values that JSON does not have.
-    """
+    """Return ``value`` as JSON; ValueError or TypeError if it cannot be."""
     return _ENCODER.encode(value)
 
 
@@ -83,14 +74,8 @@ def with_fields(text: str, fields: Mapping[str, Any]) -> bytes:
     return f"{text.strip()[:-1].rstrip()}, {new}\n".encode("utf-8", "backslashreplace")
 
 
-_KINDS = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-}
+_KINDS = {type(None): "null", bool: "a boolean", str: "a string", list: "a list"}
+_KINDS |= {int: "a number", float: "a number"}
 
 
 def kind_of(value: object) -> str:

@@ -11,11 +11,7 @@ from typing import Any
 def lazy(package: str, exports: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of ``package``.
 
-    Args:
-        package: its full name.
-        exports: for each module, the names that it defines, separated by spaces.
-
-    The function raises AttributeError for other names.
+    ``exports`` has for each module the names that it defines, separated by spaces.
     """
     homes = {name: module for module, names in exports.items() for name in names.split()}
 

@@ -43,7 +43,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 class Lock:
     """A reentrant lock for ``with``, which is free in a forked child.
 
-    The guarded data is as the other thread left it at the fork, possibly half-updated.
+    The guarded data may be half-updated there.
     """
 
     __slots__ = ("__weakref__", "inner")

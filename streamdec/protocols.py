@@ -191,11 +191,7 @@ class Encoder(Protocol):
         """
 
     def encode_batch(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Special = "parse",
+        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> list[Encoding]:
         """Encode each of ``texts`` as :meth:`encode` does, in order."""
 
@@ -270,11 +266,7 @@ class Tokenizer(Encoder, TableDecoder, Protocol):
         """Encode as :meth:`encode` does, without blocking the event loop."""
 
     async def aencode_batch(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Special = "parse",
+        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> list[Encoding]:
         """Encode as :meth:`encode_batch` does, without blocking the event loop."""
 

@@ -226,7 +226,7 @@ def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
     return {name for name in names if is_private(name)}
 
 
-SHOWN = {"streamdec.trace.possible_stops": {"_state"}}
+SHOWN = {"streamdec.trace.tracer": {"_state"}}
 """The trace shows which stops are possible, which only the state of the matcher says."""
 
 

@@ -1,7 +1,6 @@
-"""The twelve groups that SGLang's router measures, for streamdec with fastokens or without.
+"""Encoders: streamdec with fastokens and without, and the library ``tokenizers``.
 
-Encoders use all cores, so these times are wall time, except in the groups of single streams. No
-encoder gets a text twice.
+Encoders use all cores, so these times are wall time. No encoder gets a text twice.
 """
 
 from __future__ import annotations
@@ -16,13 +15,9 @@ from typing import Any
 import anyio
 
 from benchmarks import texts
-from benchmarks.cases.answers import STOPS
-from benchmarks.cases.streams import drive
 from benchmarks.runner import Case, Effort, Make, Work, timed
 from benchmarks.subjects import Subject
-from streamdec import StopConditions, load_tokenizer
-from streamdec.bench.clock import fresh
-from streamdec.bench.entrants import Library, Ours, Stopping
+from streamdec import load_tokenizer
 
 __all__ = ["FRONTEND"]
 
@@ -129,95 +124,6 @@ def _share(jobs: Sequence[Callable[[], object]], threads: int) -> None:
         raise errors[0]
 
 
-# --- decode ---------------------------------------------------------------------------------------
-
-
-def _decode(*, is_ours: bool) -> Make:
-    def make(subject: Subject, effort: Effort) -> Work:
-        token_ids = subject.piece("code", effort.tokens)
-        decode = subject.tokenizer.decode if is_ours else subject.library.decode
-
-        def whole() -> str:
-            text: str = decode(token_ids, skip_special_tokens=True)
-            return text
-
-        return timed(lambda: whole, len(token_ids), lambda: (whole(), subject.expected(token_ids)))
-
-    return make
-
-
-def _streaming(*, is_ours: bool, stops: Sequence[str] = ()) -> Make:
-    def make(subject: Subject, effort: Effort) -> Work:
-        token_ids = subject.piece("code", effort.tokens)
-        if not is_ours:
-            return Work(drive(Library(subject.library), subject, token_ids).sample)
-        if stops:
-            conditions = StopConditions(stops)
-            return drive(Stopping(subject.tokenizer, conditions), subject, token_ids)
-        return drive(Ours(subject.tokenizer), subject, token_ids)
-
-    return make
-
-
-def _latency(*, is_ours: bool) -> Make:
-    """Return the 99th percentile of the time of a step."""
-
-    def make(subject: Subject, effort: Effort) -> Work:
-        token_ids = subject.piece("code", effort.tokens)
-        entrant = Ours(subject.tokenizer) if is_ours else Library(subject.library)
-        entrant.drive(entrant.open(), token_ids)
-
-        def sample() -> float:
-            machine, times = entrant.open(), []
-            for token_id in fresh(token_ids):
-                start = perf_counter_ns()
-                entrant.drive(machine, [token_id])
-                times.append(perf_counter_ns() - start)
-            return float(sorted(times)[len(times) * 99 // 100])
-
-        return Work(sample)
-
-    return make
-
-
-def _many(*, is_ours: bool) -> Make:
-    """Return streams that take turns, token by token."""
-
-    def make(subject: Subject, effort: Effort) -> Work:
-        token_ids = subject.piece("code", effort.tokens)
-        entrant = Ours(subject.tokenizer) if is_ours else Library(subject.library)
-        streams, tokens = min(effort.requests, 256), min(len(token_ids), 128)
-
-        def setup() -> Callable[[], object]:
-            opened = [(entrant.open(), 13 * number) for number in range(streams)]
-
-            def action() -> None:
-                for place in range(tokens):
-                    for machine, start in opened:
-                        at = (start + place) % len(token_ids)
-                        entrant.drive(machine, token_ids[at : at + 1])
-
-            return action
-
-        return timed(setup, streams * tokens)
-
-    return make
-
-
-def _threads_decode(threads: int, *, is_ours: bool) -> Make:
-    def make(subject: Subject, effort: Effort) -> Work:
-        token_ids = subject.piece("code", effort.tokens)
-        entrant = Ours(subject.tokenizer) if is_ours else Library(subject.library)
-
-        def setup() -> Callable[[], object]:
-            jobs = [partial(entrant.drive, entrant.open(), fresh(token_ids)) for _ in range(4)]
-            return partial(_share, jobs, threads)
-
-        return timed(setup, 4 * len(token_ids), clock=perf_counter_ns)
-
-    return make
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -234,23 +140,10 @@ def _encoders(group: str, tokens: int, number: int, each: Run) -> list[Case]:
     ]
 
 
-def _pair(group: str, ours: Make, library: Make) -> list[Case]:
-    beside = f"{group}: {LIBRARY}"
-    return [
-        Case("frontend", f"{group}: streamdec", ours, beside),
-        Case("frontend", beside, library),
-    ]
-
-
 FRONTEND = [
     *_encoders("encode 2,048 tokens", 2_048, 1, _at_once),
     *_encoders("a batch of 8", 512, 8, _at_once),
     *_encoders("16 texts at once", 512, 16, _concurrently),
-    *_pair("decode", _decode(is_ours=True), _decode(is_ours=False)),
-    *_pair("streaming", _streaming(is_ours=True), _streaming(is_ours=False)),
-    *_pair("latency, 99th percentile", _latency(is_ours=True), _latency(is_ours=False)),
-    *_pair("256 streams in turns", _many(is_ours=True), _many(is_ours=False)),
-    *_pair("4 stops", _streaming(is_ours=True, stops=STOPS), _streaming(is_ours=False)),
     *(
         case
         for threads in (1, 2)
@@ -258,17 +151,7 @@ FRONTEND = [
     ),
     *(
         case
-        for threads in (1, 2)
-        for case in _pair(
-            f"decode, threads: {threads}",
-            _threads_decode(threads, is_ours=True),
-            _threads_decode(threads, is_ours=False),
-        )
-    ),
-    *(
-        case
         for tokens in (512, 32_768)
         for case in _encoders(f"scaling, {tokens:,} tokens", tokens, 1, _at_once)
     ),
 ]
-"""The group *memory* is a table of its own."""

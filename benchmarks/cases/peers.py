@@ -16,7 +16,7 @@ from benchmarks.peers.vllm import VllmFast, VllmSlow
 from benchmarks.runner import Case, Effort, Make, Work
 from benchmarks.subjects import Subject
 from streamdec import StopConditions
-from streamdec.bench.entrants import Stopping
+from streamdec.bench.entrants import Ours
 
 __all__ = ["PEERS"]
 
@@ -54,7 +54,7 @@ def _ours(count: int) -> Make:
     def work(subject: Subject, effort: Effort) -> Work:
         token_ids = subject.piece("code", effort.peer_tokens)
         conditions = StopConditions(_drawn(count, subject.expected(token_ids)))
-        return drive(Stopping(subject.tokenizer, conditions), subject, token_ids)
+        return drive(Ours(subject.tokenizer, conditions), subject, token_ids)
 
     return work
 

@@ -15,7 +15,7 @@ from benchmarks.runner import Case, Effort, Make, Work, timed
 from benchmarks.subjects import Subject
 from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.bench.clock import fresh
-from streamdec.bench.entrants import Entrant, Library, Ours, Stopping
+from streamdec.bench.entrants import Entrant, Library, Ours
 
 __all__ = ["COLD", "GROWTH", "IDS", "LONE", "MEMORY", "STEPS", "drawn", "drive"]
 
@@ -34,7 +34,7 @@ def drive(entrant: Entrant, subject: Subject, token_ids: Sequence[int]) -> Work:
         return partial(entrant.drive, entrant.open(), fresh(token_ids))
 
     def check() -> tuple[object, object]:
-        return "".join(entrant.texts(fresh(token_ids))), subject.expected(token_ids)
+        return entrant.text(fresh(token_ids)), subject.expected(token_ids)
 
     return timed(setup, len(token_ids), check)
 
@@ -45,7 +45,7 @@ def _ours(text: str, kind: str = "", count: int = 0) -> Make:
         if not kind:
             return drive(Ours(subject.tokenizer), subject, token_ids)
         conditions = drawn(kind, count, subject.expected(token_ids))
-        return drive(Stopping(subject.tokenizer, conditions), subject, token_ids)
+        return drive(Ours(subject.tokenizer, conditions), subject, token_ids)
 
     return make
 

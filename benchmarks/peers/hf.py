@@ -1,4 +1,4 @@
-"""transformers' streamer and its stop criterion."""
+"""transformers' streamer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.peers.kit import Kit, PeerMissingError
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["HfStops", "HfStreamer"]
+__all__ = ["HfStreamer"]
 
 
 class _Ids:
@@ -57,28 +57,3 @@ class HfStreamer(Peer):
             ids.ids = [token_id]
             put(ids)
             next(stream)
-
-
-class HfStops:
-    """``StopStringCriteria`` on a sequence of ids, called after each token as in ``generate``.
-
-    It returns whether a stop is complete, and no text.
-    """
-
-    name = "transformers StopStringCriteria"
-
-    def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str]) -> None:
-        """Make its tables, which is most of the cost."""
-        self._torch = kit.torch
-        self._criteria = kit.transformers.StopStringCriteria(kit.tokenizer(subject.path), [*stops])
-
-    def open(self) -> None:
-        """Return None, because it stores no part of a sequence."""
-
-    def drive(self, stream: None, token_ids: Sequence[int]) -> None:
-        ids, criteria = self._torch.tensor([[*token_ids]]), self._criteria
-        for end in range(1, len(token_ids) + 1):
-            criteria(ids[:, :end], None)
-
-    def text(self, token_ids: Sequence[int]) -> str:
-        return ""

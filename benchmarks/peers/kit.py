@@ -88,14 +88,6 @@ class Kit:
         gc.freeze()
         return module
 
-    @property
-    def torch(self) -> Any:
-        """Return the module ``torch``, if it is installed."""
-        if self.transformers and "torch" not in sys.modules:
-            how = f"pip install --target FOLDER/{SITE} torch"
-            raise PeerMissingError(f"torch is not there; to fetch it: {how}")
-        return sys.modules["torch"]
-
     def tokenizer(self, path: Path) -> Any:
         """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
         if path not in self._tokenizers:
@@ -109,7 +101,7 @@ class Kit:
     @property
     def versions(self) -> dict[str, str]:
         """Return the versions in the folder, or in the environment."""
-        known = {name: self._version(name) for name in (*WHEELS, "transformers", "torch")}
+        known = {name: self._version(name) for name in (*WHEELS, "transformers")}
         return {name: version for name, version in known.items() if version}
 
     def _version(self, package: str) -> str | None:

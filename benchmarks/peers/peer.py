@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 __all__ = ["Peer"]
@@ -34,10 +34,8 @@ class Peer(ABC):
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
         """Step through ``token_ids`` and drop the text. Only this is timed."""
 
-    def texts(self, token_ids: Sequence[int]) -> Iterator[str]:
-        """Return the text that is output after each token."""
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return the text of ``token_ids``, with the text at the end."""
         stream = self.open()
         *first, last = token_ids
-        for token_id in first:
-            yield self.step(stream, token_id)
-        yield self.last(stream, last)
+        return "".join(self.step(stream, each) for each in first) + self.last(stream, last)

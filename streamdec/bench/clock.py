@@ -1,7 +1,7 @@
 """Take times in turns, round by round, and compare them within each round.
 
-Two times of one round were taken under nearly the same conditions, so their ratio is reliable even
-where the times are not.
+The speed of a shared machine changes by the minute, but the ratio of two times of one round is
+reliable. Times are CPU time of the thread.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from time import monotonic, thread_time_ns
 from typing import Any, NamedTuple
-
-Clock = Callable[[], int]
-"""Returns the nanoseconds since some moment."""
 
 
 class Spread(NamedTuple):
@@ -62,11 +59,8 @@ def in_turns(
 ) -> Samples:
     """Take one time of each case in each round. Every other round runs backwards.
 
-    Args:
-        cases: the functions that return a time, by name.
-        rounds: the number of rounds.
-        seconds: no further round begins after this time. There is always one round.
-        after_round: called after each round with its number, from 1.
+    No further round begins after ``seconds``, but there is one at least. ``after_round`` is called
+    with the number of each round, from 1.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     names = list(cases)
@@ -84,18 +78,12 @@ def in_turns(
 
 
 def fresh(token_ids: Iterable[int]) -> list[int]:
-    """Return the same ids as new int objects, as an engine gives them.
-
-    A dict finds a key faster if it is the same object and not only an equal one.
-    """
+    """Return the same ids as new int objects: a dict finds a known object faster."""
     return [int(str(token_id)) for token_id in token_ids]
 
 
 def per_token(entrant: Any, pieces: Sequence[Sequence[int]]) -> float:
-    """Return the time of a token in nanoseconds if each of ``pieces`` is a stream.
-
-    ``entrant`` opens the streams, which is not timed, and drives them.
-    """
+    """Return the time of a token in nanoseconds if each of ``pieces`` is a stream."""
     jobs = [(entrant.open(), fresh(piece)) for piece in pieces]
     drive = entrant.drive
     start = thread_time_ns()

@@ -1,7 +1,4 @@
-"""The entrants of the benchmark: streamdec and the baselines for comparison.
-
-A baseline is the stream of the tokenizer's own library, or the usual code around its ``decode``.
-"""
+"""The entrants of a benchmark: streamdec, and libraries of tokenizers."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
+from streamdec.streams.text_iterator import iter_chunks
 
 HF = "HF DecodeStream"
 OURS = "streamdec"
@@ -29,8 +27,8 @@ class Entrant(Protocol):
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
         """Step through ``token_ids`` and drop the text. Only this is timed."""
 
-    def texts(self, token_ids: Sequence[int]) -> Iterable[str]:
-        """Return the text that each of ``token_ids`` completes, and the text at the end."""
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return the text of ``token_ids``, with the text at the end."""
         ...
 
 
@@ -44,38 +42,23 @@ class _Stepping:
 
 
 class Ours(_Stepping):
-    """streamdec without stops, on a tokenizer that all its streams share."""
+    """streamdec, on a tokenizer that all its streams share.
 
-    name = OURS
+    With ``conditions``, it reads no id after the stop that ends a stream.
+    """
 
-    def __init__(self, tokenizer: Decoder) -> None:
-        self.tokenizer = tokenizer
-
-    def open(self) -> DecodeStream:
-        return DecodeStream(self.tokenizer)
-
-    def texts(self, token_ids: Sequence[int]) -> list[str]:
-        stream = self.open()
-        return [*map(stream.step, token_ids), stream.flush()]
-
-
-class Stopping(_Stepping):
-    """streamdec with stops. It reads no id after the stop that ends a stream."""
-
-    def __init__(
-        self, tokenizer: Decoder, conditions: StopConditions, name: str = f"{OURS} with stops"
-    ) -> None:
+    def __init__(self, tokenizer: Decoder, conditions: StopConditions | None = None) -> None:
         self.tokenizer = tokenizer
         self.conditions = conditions
-        self.name = name
+        self.name = OURS if conditions is None else f"{OURS} with stops"
 
-    def open(self) -> StopSequenceDecoder:
+    def open(self) -> DecodeStream | StopSequenceDecoder:
+        if self.conditions is None:
+            return DecodeStream(self.tokenizer)
         return StopSequenceDecoder(self.tokenizer, self.conditions)
 
-    def texts(self, token_ids: Sequence[int]) -> list[str]:
-        stream = self.open()
-        texts = ["" if stream.finished else stream.step(i).text for i in token_ids]
-        return [*texts, stream.flush().text]
+    def text(self, token_ids: Sequence[int]) -> str:
+        return "".join(chunk.text for chunk in iter_chunks(token_ids, self.open()))
 
 
 class Library:
@@ -94,10 +77,10 @@ class Library:
         for token_id in token_ids:
             step(library, token_id)
 
-    def texts(self, token_ids: Sequence[int]) -> list[str]:
+    def text(self, token_ids: Sequence[int]) -> str:
         # Its streams have no end, so text that is still withheld is lost.
         step = self.open().step
-        return [*(step(self.library, each) or "" for each in token_ids), ""]
+        return "".join(step(self.library, each) or "" for each in token_ids)
 
 
 class _OffsetWindow:
@@ -137,9 +120,9 @@ class _Windowed(_Stepping):
     def open(self) -> _OffsetWindow:
         return _OffsetWindow(self._decode)
 
-    def texts(self, token_ids: Sequence[int]) -> list[str]:
+    def text(self, token_ids: Sequence[int]) -> str:
         stream = self.open()
-        return [*map(stream.step, token_ids), stream.end()]
+        return "".join(map(stream.step, token_ids)) + stream.end()
 
 
 def rival_of(tokenizer: Decoder) -> Entrant:
@@ -149,10 +132,7 @@ def rival_of(tokenizer: Decoder) -> Entrant:
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Return the index of the stop that is complete first; None without a stop.
-
-    If several are complete at the same character, it is the longest one.
-    """
+    """Return where the first complete stop begins, the longest of several; or None."""
     places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
     if not places:
         return None

@@ -1,8 +1,4 @@
-"""Measure one tokenizer, text and stops beside the tokenizer's own library.
-
-In: a tokenizer, the ids of a text, stop strings, and how long it may take. Out: :class:`Findings`.
-Each text that is timed is also compared with ``decode``.
-"""
+"""Measure one tokenizer, text and stops beside the tokenizer's own library."""
 
 from __future__ import annotations
 
@@ -12,14 +8,7 @@ from functools import partial
 from os.path import commonprefix
 
 from streamdec.bench.clock import Spread, fresh, in_turns, per_token
-from streamdec.bench.entrants import (
-    OURS,
-    Entrant,
-    Ours,
-    Stopping,
-    first_stop,
-    rival_of,
-)
+from streamdec.bench.entrants import OURS, Entrant, Ours, first_stop, rival_of
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
@@ -31,23 +20,18 @@ MOST_ROUNDS = 300
 
 @dataclass(frozen=True)
 class Difference:
-    """The place where a text differs from that of ``decode``."""
+    """A stream, from 1, and the position where its text differs from ``decode``."""
 
     entrant: str
     stream: int
-    """The number of the stream, from 1."""
     position: int
-    """The first character that differs, from 0."""
     found: str
     expected: str
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All results.
-
-    The entrants are streamdec, the library, and streamdec with stops.
-    """
+    """All results, of streamdec, the library, and streamdec with stops."""
 
     tokens: int
     streams: int
@@ -58,7 +42,7 @@ class Findings:
     ratios: Mapping[str, Spread]
     """The time of each other entrant as a multiple of that of streamdec without stops."""
     differences: tuple[Difference, ...]
-    """The first place of each stream where the text of an entrant is not that of ``decode``."""
+    """One for each stream whose text is not that of ``decode``."""
 
 
 def measure(
@@ -71,19 +55,13 @@ def measure(
 ) -> Findings:
     """Stream ``token_ids`` with and without ``stops``, and return what it costs.
 
-    Args:
-        tokenizer: the tokenizer of the streams.
-        token_ids: the ids of a text, at least one.
-        stops: the stop strings.
-        seconds: about how long to measure.
-        after_round: called after each round with its number, from 1.
-
-    Raises the errors of the tokenizer and of its streams.
+    Each text is also compared with ``decode``. The measurement takes about ``seconds``.
+    ``after_round`` is called after each round with its number, from 1.
     """
     conditions = StopConditions(stops)
     pieces = [*streams_of(tokenizer, token_ids, conditions)]
     rival = rival_of(tokenizer)
-    ours, stopping = Ours(tokenizer), Stopping(tokenizer, conditions)
+    ours, stopping = Ours(tokenizer), Ours(tokenizer, conditions)
     entrants: list[Entrant] = [ours, rival, stopping]
     whole = [tokenizer.decode(piece, skip_special_tokens=True) for piece in pieces]
     before = [text[: first_stop(text, stops)] for text in whole]
@@ -108,10 +86,9 @@ def measure(
 def streams_of(
     tokenizer: Decoder, token_ids: Sequence[int], conditions: StopConditions
 ) -> Iterator[list[int]]:
-    """Return ``token_ids`` cut into streams.
+    """Return ``token_ids`` cut after stops and after ``LONGEST_STREAM``.
 
-    A stream ends with a stop or after ``LONGEST_STREAM``. No stream ends inside a character, unless
-    ``token_ids`` do.
+    No stream ends inside a character, unless ``token_ids`` do.
     """
     stream, piece = StopSequenceDecoder(tokenizer, conditions), list[int]()
     for token_id in token_ids:
@@ -129,7 +106,7 @@ def _differences(
 ) -> Iterator[Difference]:
     """Return each stream whose text is not the expected one."""
     for number, (piece, wanted) in enumerate(zip(pieces, expected, strict=True), 1):
-        found = "".join(entrant.texts(fresh(piece)))
+        found = entrant.text(fresh(piece))
         if found != wanted:
             at = len(commonprefix([found, wanted]))  # noqa: RUF071 (not paths)
             yield Difference(entrant.name, number, at, found[at : at + 20], wanted[at : at + 20])

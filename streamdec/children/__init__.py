@@ -1,8 +1,4 @@
-"""Child processes with limits of the operating system, for what strangers wrote.
+"""Child processes with limits of the operating system, for strangers' files.
 
-Modules::
-
-    child     the parent's end: start a child, ask it, and say why it ended
-    exchange  one message to it, and the answer, by a deadline
-    serving   the child's end
+``child`` is the parent's end, and ``serving`` the child's.
 """

@@ -2,7 +2,8 @@
 
 In: the module that serves in the child, its setup, and requests. Out: answers, or a
 :class:`ChildError` that says why the child gave none. Nothing that runs in the child can change the
-state of this process, and nothing from a child is unpickled.
+state of this process. The child may send anything, so the sizes and the form of an answer are
+checked, and nothing is unpickled.
 
 The child has the environment variables that are passed to it (on Windows also ``SYSTEMROOT``), and
 no open files other than its two pipes and the null device. Before it reads anything it sets its own
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -22,9 +25,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
-
-from streamdec.children.exchange import Exchange, TooLargeError, framed, has_more, pipe_of
+from typing import IO, Any
 
 CAUSES = {
     "SIGXCPU": "too much processor time",
@@ -82,7 +83,7 @@ class ChildLimits:
 class ChildError(Exception):
     """A child that gave no answer.
 
-    ``is_limit`` says whether it exceeded a limit, or was ended by the system.
+    ``is_limit``: whether it exceeded a limit, or was ended by the system.
     """
 
     def __init__(self, what: str, *, is_limit: bool = False) -> None:
@@ -113,6 +114,13 @@ class Child:
         told = {**setup, "cpu_seconds": limits.cpu_seconds}
         self._first = framed(json.dumps(told).encode("ascii"))
         self.process = started(limits, environment or {})
+        self._in, self._out = self._pipes()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        pipes = self.process.stdin, self.process.stdout
+        assert pipes[0] is not None
+        assert pipes[1] is not None
+        return pipes[0], pipes[1]
 
     def ask(self, message: bytes, deadline: float) -> tuple[dict[str, Any], bytes]:
         """Send a request, and return the head and the body of the answer.
@@ -121,11 +129,12 @@ class Child:
         """
         with self._watched(deadline):
             sent, self._first = self._first + framed(message), b""
-            return Exchange(self.process, deadline).run(sent, self._limits.answer)
+            self._send(memoryview(sent), deadline)
+            return self._answer(deadline)
 
     def is_alive(self) -> bool:
         """Return whether the child runs and has sent no more than its answers."""
-        return self.process.poll() is None and not has_more(pipe_of(self.process.stdout))
+        return self.process.poll() is None and not _has_more(self._out)
 
     def kill(self) -> None:
         """End the child, close its pipes and collect its exit status."""
@@ -135,15 +144,15 @@ class Child:
 
     def abandon(self, returncode: int | None = 0) -> None:
         """Close this process's ends of the pipes."""
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in (self._in, self._out):
             with suppress(OSError):
-                pipe_of(pipe).close()
+                pipe.close()
         if returncode is not None:
             self.process.returncode = returncode
 
     @contextmanager
     def _watched(self, deadline: float) -> Iterator[None]:
-        """Kill the child at ``deadline``, and turn its failures into ChildError."""
+        """Kill the child at ``deadline`` and after a failure, which becomes a ChildError."""
         timer = None
         if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
             timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
@@ -151,22 +160,23 @@ class Child:
             timer.start()
         try:
             yield
-        except TooLargeError as error:
+        except (ChildError, EOFError, OSError, ValueError) as error:
             self.process.kill()
-            raise ChildError(str(error), is_limit=True) from None
-        except TimeoutError:
-            self.process.kill()
-            what = f"more than {self._limits.wall_seconds:g} seconds by the clock"
-            raise ChildError(what, is_limit=True) from None
-        except (EOFError, OSError):
-            self.process.kill()
-            raise self._cause_of_end() from None
-        except ValueError as error:
-            self.process.kill()
-            raise ChildError(f"the process sent an invalid answer: {error}") from None
+            raise self._failure(error) from None
         finally:
             if timer is not None:  # pragma: no cover
                 timer.cancel()
+
+    def _failure(self, error: Exception) -> ChildError:
+        """Return the error to raise for an ``error`` of sending or receiving."""
+        if isinstance(error, TimeoutError):
+            what = f"more than {self._limits.wall_seconds:g} seconds by the clock"
+            return ChildError(what, is_limit=True)
+        if isinstance(error, (EOFError, OSError)):
+            return self._cause_of_end()
+        if isinstance(error, ChildError):
+            return error
+        return ChildError(f"the process sent an invalid answer: {error}")
 
     def _cause_of_end(self) -> ChildError:
         """Return the error for a child that ended by itself."""
@@ -180,6 +190,78 @@ class Child:
         return ChildError(
             f"the process ended early (its limits are {limits}): {what}", is_limit=status < 0
         )
+
+    # --- one message and its answer
+
+    def _send(self, message: memoryview, deadline: float) -> None:
+        os.set_blocking(self._in.fileno(), os.name == "nt")
+        while message:
+            _wait(self._in, deadline, for_reading=False)
+            with suppress(BlockingIOError):
+                message = message[os.write(self._in.fileno(), message[: 1 << 20]) :]
+
+    def _answer(self, deadline: float) -> tuple[dict[str, Any], bytes]:
+        """Return the head, which is a JSON object, and the body, whose size the head has."""
+        length = HEAD.unpack(self._receive(HEAD.size, deadline))[0]
+        if length > LARGEST_HEAD:
+            raise ValueError(f"the head has {length:,} bytes")
+        try:
+            head = json.loads(self._receive(length, deadline))
+        except RecursionError:
+            raise ValueError("the head is nested too deeply") from None
+        if not isinstance(head, dict):
+            raise ValueError("the head is not an object")
+        size = head.get("size", 0)
+        if type(size) is not int or size < 0:
+            raise ValueError("the size is not an integer from 0 up")
+        if size > self._limits.answer:
+            told = f"the answer has more than {self._limits.answer:,} bytes"
+            raise ChildError(told, is_limit=True)
+        body = self._receive(size, deadline)
+        if _has_more(self._out):
+            raise ValueError("more data than one answer")
+        return head, body
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        parts, missing = [], size
+        while missing:
+            _wait(self._out, deadline)
+            part = os.read(self._out.fileno(), min(missing, 1 << 20))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+
+HEAD = struct.Struct(">I")
+"""The length of the data that follow."""
+LARGEST_HEAD = 1 << 16
+LARGEST_MESSAGE = (1 << 32) - 1
+
+
+def framed(message: bytes) -> bytes:
+    """Return ``message`` after its length. Raises ChildError if it has 4 GiB or more."""
+    if len(message) > LARGEST_MESSAGE:
+        raise ChildError("the message has more than 4 GiB", is_limit=True)
+    return HEAD.pack(len(message)) + message
+
+
+def _wait(pipe: IO[bytes], deadline: float, *, for_reading: bool = True) -> None:
+    """Wait until the pipe is ready, which it also is if the child closed its end."""
+    if os.name != "nt" and not _is_ready(pipe, deadline - time.monotonic(), for_reading):
+        raise TimeoutError
+
+
+def _is_ready(pipe: IO[bytes], seconds: float, for_reading: bool = True) -> bool:
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN if for_reading else select.POLLOUT)
+    return bool(poll.poll(max(seconds, 0) * 1000))
+
+
+def _has_more(pipe: IO[bytes]) -> bool:
+    """Return whether the pipe has data or its other end is closed; False on Windows."""
+    return os.name != "nt" and _is_ready(pipe, seconds=0)
 
 
 def started(limits: ChildLimits, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 HEAD = struct.Struct(">I")
-"""The length of the data that follow, as in ``exchange``."""
+"""The length of the data that follow, as in ``child``."""
 
 
 def requests(cpu_seconds: int) -> Iterator[bytes]:

@@ -1,24 +1,22 @@
 """The instruments: what each measures, its unit and its labels.
 
-Each is read from one kind of event of ``streamdec.hooks``, or from statistics that the library
-keeps in any case. The table is ``instruments.toml``. Both adapters and the reference page are made
-from it.
+Both adapters and the reference page are made from the table, ``instruments.toml``.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
+from streamdec.core.stop_sets import StopSetStatistics
 from streamdec.hooks import Call, FellBack, Loaded, StreamEnded
 
 Kind = Literal["counter", "histogram", "gauge", "updowncounter"]
-"""The kinds of OpenTelemetry. In Prometheus the last two are gauges. Values of the last kind can be
-added up over processes, values of a gauge cannot."""
+"""The kinds of OpenTelemetry. In Prometheus the last two are gauges. Only values of the last kind
+can be added up over processes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -47,8 +45,7 @@ class Instrument:
     labels: tuple[str, ...] = ()
     """The labels. Nothing is measured if the value of one is None."""
     buckets: tuple[float, ...] | None = None
-    """The bounds of a histogram, ascending. A value equal to a bound belongs to the bucket below
-    it. None for other kinds."""
+    """The upper bounds of a histogram, ascending; None for other kinds."""
     only_successes: bool = False
     """Whether events with an ``error_type`` are left out."""
 
@@ -71,12 +68,9 @@ class Instrument:
 _UNITS = {"s": "seconds", "By": "bytes"}
 
 
-STATISTICS: dict[type, Callable[[], tuple[int, ...]]] = {
-    StopSetStatistics: stop_set_statistics,
+_SOURCES: dict[str, type[tuple[Any, ...]]] = {
+    each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack, StopSetStatistics)
 }
-"""The statistics that hooks do not receive, each with the function that returns them."""
-
-_SOURCES = {each.__name__: each for each in (StreamEnded, Call, Loaded, FellBack, *STATISTICS)}
 
 
 def _read() -> Iterator[Instrument]:

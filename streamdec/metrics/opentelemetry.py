@@ -1,7 +1,7 @@
 """Metrics for OpenTelemetry, with opentelemetry-api (the extra ``otel``).
 
-In: the events of ``streamdec.hooks``. Out: instruments of a meter. Histograms are recorded at each
-event. Other values are added up here and read at an export, which costs a stream ten times less.
+Histograms are recorded at each event. Other values are added up here and read at an export, which
+costs a stream ten times less.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from streamdec.core.stop_sets import StopSetStatistics
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import versions_of
@@ -75,7 +76,7 @@ class OpenTelemetryMetrics(Recorder):
                 )
                 continue
             self._sums[each] = []
-            read = self._now if each.source in STATISTICS else self._so_far
+            read = self._now if each.source is StopSetStatistics else self._so_far
             kinds[each.kind](each.name, [partial(read, each)], **described)
 
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
@@ -91,7 +92,7 @@ class OpenTelemetryMetrics(Recorder):
             yield self._api.Observation(each.value, each.attributes)
 
     def _now(self, instrument: Instrument, _: CallbackOptions) -> Iterator[Observation]:
-        for each, value in readings(instrument.source):
+        for each, value in readings():
             if each is instrument:
                 yield self._api.Observation(value)
 

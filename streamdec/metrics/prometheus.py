@@ -1,8 +1,4 @@
-"""Metrics for Prometheus, with prometheus_client (the extra ``prometheus``).
-
-In: the events of ``streamdec.hooks``. Out: counters, histograms and gauges of prometheus_client in
-a registry.
-"""
+"""Metrics for Prometheus, with prometheus_client (the extra ``prometheus``)."""
 
 from __future__ import annotations
 
@@ -10,7 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.core.stop_sets import StopSetStatistics
+from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 from streamdec.metrics.recorder import Record, Recorder, readings
 from streamdec.tokenizers._extras import library
 
@@ -29,7 +26,7 @@ class PrometheusMetrics(Recorder):
     ``registry`` is a CollectorRegistry, by default ``prometheus_client.REGISTRY``.
     :data:`~streamdec.metrics.INSTRUMENTS` lists the metrics. Values are kept in the registry.
     Remove the hook to stop recording. In the multiprocess mode of prometheus_client, metrics of
-    caches and stop sets are left out: they would only describe the process that serves the scrape.
+    stop sets are left out: they would only describe the process that serves the scrape.
 
     Raises :class:`~streamdec.errors.MissingExtraError` without prometheus_client, and ValueError if
     the registry already has metrics with these names. The registry is then unchanged.
@@ -49,9 +46,8 @@ class PrometheusMetrics(Recorder):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__()
         self._client = library("prometheus_client", "prometheus", "metrics for Prometheus need")
-        self._metrics = {
-            each: self._metric(each) for each in INSTRUMENTS if each.source not in STATISTICS
-        }
+        counted = (each for each in INSTRUMENTS if each.source is not StopSetStatistics)
+        self._metrics = {each: self._metric(each) for each in counted}
         try:
             (self._client.REGISTRY if registry is None else registry).register(self)
         except ValueError as error:
@@ -69,12 +65,11 @@ class PrometheusMetrics(Recorder):
         if _VARIABLE in os.environ:
             return
         core = library("prometheus_client.core", "prometheus")
-        for source in STATISTICS:
-            for each, value in readings(source):
-                is_counter = each.kind == "counter"
-                family = core.CounterMetricFamily if is_counter else core.GaugeMetricFamily
-                unit = each.prometheus_unit
-                yield family(each.prometheus_name, each.description, value, unit=unit)
+        for each, value in readings():
+            is_counter = each.kind == "counter"
+            family = core.CounterMetricFamily if is_counter else core.GaugeMetricFamily
+            unit = each.prometheus_unit
+            yield family(each.prometheus_name, each.description, value, unit=unit)
 
     def _metric(self, instrument: Instrument) -> Any:
         """Return the metric of prometheus_client, not yet in a registry."""

@@ -1,7 +1,6 @@
 """Turn events into measurements, for both adapters.
 
-In: the events of ``streamdec.hooks``. Out: a value for each instrument of an event. It is passed to
-a function that the adapter made for the instrument and its labels.
+The value of each instrument is passed to a function that the adapter made for its labels.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
+from streamdec.core.stop_sets import StopSetStatistics, stop_set_statistics
 from streamdec.hooks import Call, FellBack, Hook, Loaded, StreamEnded
 from streamdec.locks import Lock
-from streamdec.metrics.instruments import INSTRUMENTS, STATISTICS, Instrument
+from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 
 MAX_LABEL_SETS = 1_000
 """The most sets of labels of one kind of event. Later ones have OTHER for all labels, so that
@@ -21,14 +21,13 @@ clients who choose a label, such as the name of a tokenizer, cannot fill the mem
 OTHER = "other"
 
 Record = Callable[[float], object]
-"""Takes one value."""
 
 
-def readings(source: type) -> Iterator[tuple[Instrument, int]]:
-    """Yield the instruments read from the statistics ``source``, with their values."""
-    now = STATISTICS[source]()
+def readings() -> Iterator[tuple[Instrument, int]]:
+    """Yield the instruments that hooks do not receive, with their values."""
+    now = stop_set_statistics()
     for instrument in INSTRUMENTS:
-        if instrument.source is source and instrument.value is not None:
+        if instrument.source is StopSetStatistics and instrument.value is not None:
             yield instrument, getattr(now, instrument.value)
 
 
@@ -59,10 +58,7 @@ class Recorder(Hook, ABC):
 
     @abstractmethod
     def _bind(self, instrument: Instrument, labels: dict[str, str]) -> Record:
-        """Return the function that takes values of ``instrument`` with ``labels``.
-
-        Called once for each instrument and set of labels.
-        """
+        """Return the function that takes values of ``instrument`` with ``labels``."""
 
     def stream_ended(self, event: StreamEnded | Call | Loaded | FellBack) -> None:
         """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
@@ -109,8 +105,5 @@ class Recorder(Hook, ABC):
 
 
 def _as_utf_8(value: str) -> str:
-    """Return ``value`` with lone surrogates escaped.
-
-    One path with lone surrogates would end all exports.
-    """
+    """Return ``value`` with lone surrogates escaped, which would end all exports."""
     return value.encode(errors="backslashreplace").decode()

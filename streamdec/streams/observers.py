@@ -1,11 +1,8 @@
 r"""What steps a decoder and adds token ids to its chunks, or counts for hooks.
 
-A token belongs to the chunk that completes its text. A token that ends inside a character, or whose
-text is withheld for a stop, belongs to the chunk that outputs the rest. A token without text
-belongs to the next chunk that has text.
-
-So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones: these
-begin with the oldest token whose text is held or jailed. The last chunk takes all.
+A token belongs to the chunk that completes its text, a token without text to the next chunk that
+has text. So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones:
+these begin with the oldest token whose text is held or jailed. The last chunk takes all.
 
 >>> from streamdec import MockTokenizer, iter_chunks
 >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -26,22 +23,19 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
 class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks.
+    """Steps a decoder, and adds token ids to its chunks. ``waiting`` have none yet."""
 
-    ``waiting`` are the ids that were read before and do not belong to a chunk yet.
-    """
-
-    __slots__ = ("_decoder", "_feed", "_step", "_waiting")
+    __slots__ = ("_decoder", "_feed", "_step", "waiting")
 
     def __init__(self, decoder: Any, waiting: Iterable[int] = ()) -> None:
         self._decoder = decoder
         self._step, self._feed = methods_of(decoder)
-        self._waiting = [*waiting]
+        self.waiting = [*waiting]
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of an id; with ids if it has text or a finish reason."""
         chunk = self._step(token_id)
-        self._waiting.append(token_id.__index__())
+        self.waiting.append(token_id.__index__())
         return self.with_ids(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -56,7 +50,7 @@ class TokenAttribution:
         return self.with_ids(chunk)
 
     def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
-        self._waiting += [token_id.__index__() for token_id in token_ids]
+        self.waiting += [token_id.__index__() for token_id in token_ids]
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder. Its chunk has all ids that belong to no other chunk."""
@@ -64,7 +58,7 @@ class TokenAttribution:
 
     def with_ids(self, chunk: Chunk) -> Chunk:
         """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
-        waiting, size = self._waiting, len(self._waiting)
+        waiting, size = self.waiting, len(self.waiting)
         if chunk.finish_reason is None:
             if not chunk.text:
                 return chunk
@@ -74,11 +68,6 @@ class TokenAttribution:
         token_ids = tuple(waiting[:size])
         del waiting[:size]
         return with_token_ids(chunk, token_ids)
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The ids that were read and do not belong to a chunk yet."""
-        return tuple(self._waiting)
 
 
 class StreamStatistics:
@@ -107,10 +96,9 @@ class StreamStatistics:
         """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts()
         self._frozen: tuple[int, ...] | None = None
-        """The counts when others were allowed to step the decoder; None if they were not."""
+        """The counts when others were allowed to step the decoder; None before."""
 
     def _counts(self) -> tuple[int, ...]:
-        """Return how many tokens, code points and unknown ids the decoder counted."""
         decoder = self._decoder
         return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
 
@@ -146,7 +134,7 @@ class StreamStatistics:
         self._frozen = self._counts()
 
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Call the hooks for the end: by a ``last`` chunk or an ``error``, or without."""
+        """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
         reason: FinishReason = "abort"
         chunks = self._chunks
         if last is not None:

@@ -1,8 +1,4 @@
-"""Read token ids and finish reasons from the outputs of engines.
-
-No engine is imported, and nothing is decoded. The shape of the first outputs is remembered
-(:mod:`streamdec.streams.shapes`).
-"""
+"""Read token ids and finish reasons from the outputs of engines."""
 
 from __future__ import annotations
 
@@ -29,17 +25,10 @@ ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
         "max_tokens": "length",
     }
 )
-"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort,
-because neither the model nor the limit ended the stream."""
+"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort."""
 
 MAX_COMPARED = 8
 """The number of ids at the end of a cumulative output that are compared with the next output."""
-ADVICE = (
-    "If an output of the source has more than ids, pass ids= to the stream: a function that "
-    "returns the ids of an output"
-)
-"""The note on an error of an id that is not an integer."""
-
 MISSING: Any = object()
 
 Ids = Sequence[SupportsIndex]
@@ -64,8 +53,7 @@ def ids_of(value: Any) -> Ids | None:
 
     Raises TypeError if it is an array of several dimensions.
     """
-    kind = type(value)
-    if kind is list or kind is tuple:
+    if type(value) in (list, tuple):
         return cast(Ids, value)
     if hasattr(value, "tolist"):
         if getattr(value, "ndim", 1) > 1:
@@ -97,13 +85,12 @@ class GrowthWatch:
 
     They do if each output so far began with all ids of the output before and had more, and an
     output repeats two different ids. ``[5], [5, 6]`` may be new ids that repeat by chance, and
-    equal tokens may be those of a line. The warning, which ends with ``advice``, comes before the
-    text of the output. It is no error, because it may be wrong.
+    equal tokens may be those of a line. It is no error, because it may be wrong.
     """
 
     def __init__(self, advice: str) -> None:
         self.is_over = False
-        """Whether the outputs are known to be cumulative or not; then call ``note`` no more."""
+        """Whether it is known what the outputs are; then ``note`` need not be called."""
         self._advice = advice
         self._before: list[SupportsIndex] = []
 
@@ -126,13 +113,12 @@ class GrowthWatch:
 class PieceReader:
     """Reads pieces of text as an OutputReader reads ids, for a TextStopDecoder."""
 
-    list_type: type | None = None
-    shape_type: type | None = None
+    list_type = shape_type = None
     shape: Shape = staticmethod(no_shape)
     num_seen = 0
 
     def check_end(self) -> None:
-        """Accept the end of the source: pieces have no samples."""
+        """Do nothing: pieces have no samples."""
 
     def parts(self, piece: Any) -> Parts:
         """Return the text and the finish reason of a string, a Chunk or None."""
@@ -154,9 +140,9 @@ class OutputReader:
     Args:
         ids: called with each output; returns its ids, None if it has none, or another output. The
             finish reason is read from the output itself.
-        cumulative: whether an output has all ids since the beginning instead of only the new ids.
-        index: which sample of a request to read, if the request has several. It is compared with
-            the sample's field ``index``, or with its place among the ``outputs``.
+        cumulative: as for ``wrap``.
+        index: which sample of a request to read. It is compared with the sample's field ``index``,
+            or with its place among the ``outputs``.
     """
 
     num_seen = 0
@@ -166,19 +152,14 @@ class OutputReader:
     shape_type: type | None = None
     """The type of outputs for which ``shape`` may be called before ``parts``."""
     shape: Shape = staticmethod(no_shape)
-    """Returns the ids of most outputs of ``shape_type``, which are new; None for others. Then add
-    their number to ``num_seen``."""
-
+    """Returns the new ids of most outputs of ``shape_type``; None for others. Then add their number
+    to ``num_seen``."""
     _known_type: type | None = None
     """The type of the output whose shape was remembered."""
-    _watch: GrowthWatch | None = None
-    """Looks at the ids of outputs, until they are known to be new."""
     _last_seen: Ids = ()
     """The last ids of a cumulative output."""
-    _has_met = False
-    """Whether an output had the sample to read."""
-    _has_missed = False
-    """Whether an output had only other samples than that of ``index``."""
+    _has_met = _has_missed = False
+    """Whether an output had the sample to read; and whether one had only other samples."""
     _num_decoded = 0
     """How many chunks with text and without ids were read before the first ids."""
 
@@ -193,12 +174,10 @@ class OutputReader:
         self._index = index
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
+        self._watch: GrowthWatch | None = None
 
     def parts(self, output: Any) -> Parts:
-        """Return the ids that ``output`` adds, the engine's finish reason, and its stop.
-
-        Raises SourceError for an output that cannot be read, and errors of ``ids`` unchanged.
-        """
+        """Return the new ids, the finish reason and the stop; or raise SourceError."""
         if type(output) is self._known_type:
             ids = self.shape(output)
             if ids is not None:
@@ -212,8 +191,6 @@ class OutputReader:
                 f"no output of the source had the sample index={self._index}; samples are counted "
                 "from 0"
             )
-
-    # --- any output
 
     def _read(self, output: Any) -> Parts:
         reason, stop = None, None
@@ -295,8 +272,7 @@ class OutputReader:
     def _is_decoded(self, output: Any) -> bool:
         """Whether ``output``, which has no ids, is a chunk of a stream without ids.
 
-        In a stream with ids, only the first chunk with text may have none: its ids may belong to
-        the next chunk.
+        In a stream with ids, only the first chunk with text may have none yet.
         """
         if not isinstance(output, Chunk) or not output.text or self.num_seen:
             return False
@@ -306,8 +282,7 @@ class OutputReader:
     def _most_new(self, get: Get, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
-        SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
-        in ``completion_tokens``.
+        SGLang (0.5.23) repeats the last id of a waiting request, but does not count it.
         """
         about = get("meta_info", None)
         total = None if about is None else _fields_of(about)("completion_tokens", None)
@@ -323,8 +298,6 @@ class OutputReader:
         if self._ids is None:
             told += "; for other objects pass ids=, a function that returns the ids"
         return told + hint("output", output)
-
-    # --- new ids
 
     def _added(self, ids: Ids, reason: str | None) -> Ids:
         """Return the ids of an output that were not in earlier outputs."""
@@ -362,11 +335,10 @@ class OutputReader:
 # --- fields ---------------------------------------------------------------------------------------
 
 Get = Callable[[str, Any], Any]
-"""Returns a field of an object: the field's name, and a default."""
 
 
 def _fields_of(output: Any) -> Get:
-    """Return the function that returns a field of ``output``."""
+    """Return the function from a name and a default to a field of ``output``."""
     return output.get if isinstance(output, Mapping) else partial(getattr, output)
 
 

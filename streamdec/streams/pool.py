@@ -28,7 +28,7 @@ MUST_BE_PLAIN = (
 
 
 Sink = Callable[[Chunk], object]
-"""Takes the chunks of one request: each that has text, and the last. What it returns is ignored."""
+"""Takes the chunks of one request: each that has text, and the last."""
 
 
 class DecoderPool:
@@ -64,25 +64,23 @@ class DecoderPool:
         self.tokenizer: Decoder = tokenizer_for(tokenizer)
         """The tokenizer of all requests."""
         self.chunks: dict[Any, Chunk] = {}
-        """What the last ``step`` returned. If it raised: the chunks until then."""
+        """What the last ``step`` returned, or would have returned if it raised an interrupt."""
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
-        """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
+        """The decoders that ended in that call."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
         self._steppers: dict[RequestId, Any] = {}
         """What steps each request. It is mostly the decoder, because each object costs a round."""
         self._sinks: dict[RequestId, Sink] = {}
         self._watch: GrowthWatch | None = None
-        """Looks at the lists of ``_watched``, until it is known what the engine does."""
         self._watched: RequestId | None = None
+        """The request whose lists are watched, until it is known what the engine does."""
         self._is_busy = False
         """Whether ``step`` or ``finish`` runs, and may call sinks."""
         self._interrupt: BaseException | None = None
         """The KeyboardInterrupt or SystemExit of a sink, which is raised after the round."""
-
-    # --- adding requests
 
     def add(
         self,
@@ -99,9 +97,8 @@ class DecoderPool:
             prompt_token_ids: as for StopSequenceDecoder.
             options: all other arguments of StopSequenceDecoder, such as ``stop="User:"``.
 
-        Raises ValueError if the pool has a request with this ``request_id``; TypeError if
-        ``request_id`` is neither a string nor an integer; and the errors of the decoder. After an
-        error no request was added.
+        Raises ValueError if the pool has this ``request_id``; TypeError if it is neither a string
+        nor an integer; and the errors of the decoder. After an error no request was added.
         """
         decoder = StopSequenceDecoder(self.tokenizer, conditions, prompt_token_ids, **options)
         self._begin(request_id, decoder)
@@ -109,8 +106,7 @@ class DecoderPool:
     def adopt(self, request_id: RequestId, decoder: StopSequenceDecoder) -> None:
         """Add a request with your ``decoder``, which only the pool may then step.
 
-        So a request continues elsewhere: there, adopt the decoder that
-        ``StopSequenceDecoder.restore`` returns for ``pool[request_id].snapshot()``.
+        To move a request, adopt what ``StopSequenceDecoder.restore`` returns for its snapshot.
 
         Raises what ``add`` raises; ValueError for a decoder of another tokenizer, or one that has
         ended; RuntimeError for a decoder that another stream or pool steps.
@@ -135,7 +131,6 @@ class DecoderPool:
     def _begin(
         self, request_id: RequestId, decoder: StopSequenceDecoder, waiting: Iterable[int] = ()
     ) -> None:
-        """Begin a request; ``waiting`` are the ids that were read and have no chunk yet."""
         if isinstance(request_id, bool) or not isinstance(request_id, get_args(RequestId)):
             raise TypeError(f"a request id must be a string or an integer, not {request_id!r:.80}")
         if request_id in self:
@@ -146,8 +141,6 @@ class DecoderPool:
         request.own(request)
         self._requests[request_id] = request
         self._steppers[request_id] = request.statistics or request.attribution or decoder
-
-    # --- stepping
 
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
@@ -183,14 +176,13 @@ class DecoderPool:
         if self._is_busy:
             told = "a sink must not call step() of its pool; call it after the sink has returned"
             raise RuntimeError(told)
-        chunks: dict[Any, Chunk] = {}
-        self.chunks = chunks
+        self.chunks = {}
         with self._calling():
-            self._step_all(token_ids, chunks)
-        return chunks
+            self._step_all(token_ids)
+        return self.chunks
 
-    def _step_all(self, token_ids: Mapping[Any, Any], chunks: dict[Any, Chunk]) -> None:
-        steppers, sinks = self._steppers, self._sinks
+    def _step_all(self, token_ids: Mapping[Any, Any]) -> None:
+        steppers, sinks, chunks = self._steppers, self._sinks, self.chunks
         is_watched = self._watch is None or not self._watch.is_over
         for request_id, ids in token_ids.items():
             try:
@@ -228,7 +220,7 @@ class DecoderPool:
 
     @contextmanager
     def _calling(self) -> Generator[None, None, None]:
-        """Surround a call of the pool; or one that a sink makes in a call."""
+        """Surround a call of the pool, which may be a sink's call inside of another."""
         if self._is_busy:
             yield
             return
@@ -251,9 +243,8 @@ class DecoderPool:
         again.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
-        has the text that was not sent. A BaseException, such as a cancellation, is there as the
-        cause of a RuntimeError. KeyboardInterrupt and SystemExit are also raised, after the whole
-        round was stepped; then ``chunks`` has what ``step`` would have returned.
+        has the text that was not sent. A BaseException, such as a cancellation, becomes the cause
+        of a RuntimeError there. KeyboardInterrupt and SystemExit are also raised after the round.
 
         Raises UnknownRequestError if the pool has no ``request_id``; TypeError for a sink that
         cannot be called.
@@ -277,7 +268,7 @@ class DecoderPool:
             self._sinks[request_id] = sink
 
     def _send(self, request_id: RequestId, stepper: object, sink: Sink, chunk: Chunk) -> None:
-        """Send ``chunk`` to the sink of a request, which ends if the sink raises."""
+        """Send ``chunk`` to a sink; its request ends if it raises."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
@@ -310,11 +301,10 @@ class DecoderPool:
         """End a request because the engine has ended it. Return the withheld text.
 
         The chunk has this ``finish_reason``; or ``"stop"`` if the released text completes a stop;
-        or ``"error"`` if the decoder raised, with the error in ``errors``. The sink of the request,
-        if it has one, gets the chunk too.
+        or ``"error"`` if the decoder raised, with the error in ``errors``. A sink gets it too.
 
-        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for a
-        ``finish_reason`` that does not exist.
+        Raises UnknownRequestError if the pool has no ``request_id``; ValueError for an unknown
+        ``finish_reason``.
         """
         if request_id not in self:
             raise UnknownRequestError(request_id)
@@ -347,9 +337,8 @@ class DecoderPool:
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()
-        request.report_end(last, self.errors.get(request_id))
-
-    # --- properties
+        if request.statistics is not None:
+            request.statistics.end(last, self.errors.get(request_id))
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """Return the decoder of a running request, or raise UnknownRequestError."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, Literal, Protocol, SupportsIndex, TypeVar, get_args
+from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import ref
 
 from streamdec import hooks
@@ -18,19 +18,17 @@ from streamdec.chunks import (
     check_finish_reason,
     chunk_before,
 )
-from streamdec.core.stepping import decoder_behind, end, methods_of
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
+from streamdec.core.stepping import DECODERS, decoder_behind, end, methods_of
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
 from streamdec.streams.observers import StreamStatistics, TokenAttribution
-from streamdec.streams.outputs import ADVICE, OutputReader, PieceReader, ending
+from streamdec.streams.outputs import OutputReader, PieceReader, ending
 
 MAX_TOKENS_AT_ONCE = 256
 """The most tokens of a chunk. After this many tokens a stream checks for cancellation."""
 
 ChunkBy = Literal["output", "token"]
-CHUNK_BY: Final = get_args(ChunkBy)
 
 
 # --- the decoder of a stream or a request ---------------------------------------------------------
@@ -38,9 +36,6 @@ CHUNK_BY: Final = get_args(ChunkBy)
 
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""
-
-    def step(self, token_id: SupportsIndex) -> str | Chunk:
-        """Return the text or the chunk of one id."""
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
         """Return the text or the chunk of several ids."""
@@ -56,40 +51,17 @@ class Machine(Protocol):
     def finished(self) -> bool:
         """Whether the decoder has ended, so that it returns no more text."""
 
-    @property
-    def num_pending_tokens(self) -> int:
-        """How many of the last tokens have text that is held or jailed."""
-
-
-_MEMBERS = tuple(name for name in vars(Machine) if not name.startswith("_"))
-
-
-def _check_machine(machine: object) -> None:
-    """Raise TypeError if ``machine`` is not an object that a stream can run on."""
-    # Since Python 3.12 ``isinstance`` with a protocol does not see a Tracer's ``__getattr__``.
-    if isinstance(machine, type) or not all(hasattr(machine, name) for name in _MEMBERS):
-        raise TypeError(
-            "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
-            f"TextStopDecoder, not {machine!r:.80}"
-        )
-
 
 class Stepper:
-    """Steps the decoder of one stream or request.
+    """Steps a decoder, which only one Stepper may own at a time.
 
-    Only one Stepper may own a decoder at a time. If two streams stepped the same decoder, each
-    would get parts of the other's text, and so of another user's answer.
-
-    Args:
-        decoder: the decoder to step.
-        return_token_ids: whether chunks have the ids whose text is complete with them.
-        waiting: the ids that were read before and do not belong to a chunk yet.
+    If two streams stepped the same decoder, each would get parts of another user's answer.
     """
 
     __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
 
     step: Callable[[Any], Chunk]
-    """Returns the chunk of one id or piece of text. Raises the errors of the decoder."""
+    """Returns the chunk of one id or piece of text."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
     attribution: TokenAttribution | None
@@ -101,6 +73,11 @@ class Stepper:
         self.decoder: Any = decoder
         self.behind: Any = decoder_behind(decoder)
         """The decoder that a tracer wraps; mostly ``decoder``."""
+        if not isinstance(self.behind, DECODERS):
+            raise TypeError(
+                "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
+                f"TextStopDecoder, not {decoder!r:.80}"
+            )
         self.attribution = self.statistics = None
         self.step, self.feed = methods_of(decoder)
         if return_token_ids:
@@ -113,7 +90,7 @@ class Stepper:
     @property
     def waiting(self) -> tuple[int, ...]:
         """The ids that were read and do not belong to a chunk yet."""
-        return () if self.attribution is None else self.attribution.waiting
+        return () if self.attribution is None else tuple(self.attribution.waiting)
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder, and return what was withheld, with the reason."""
@@ -121,15 +98,10 @@ class Stepper:
             return self.attribution.end(finish_reason)
         return end(self.decoder, finish_reason)
 
-    def report_end(self, last: Chunk | None, error: BaseException | None) -> None:
-        """Report the end of the stream to the hooks: its ``last`` chunk or its ``error``."""
-        if self.statistics is not None:
-            self.statistics.end(last, error)
-
     def own(self, reader: object) -> None:
         """Own the decoder until ``disown``, or until the ``reader`` is deleted.
 
-        Raises RuntimeError if another stream or pool owns it.
+        Raises RuntimeError if another Stepper owns it.
         """
         key = id(self.behind)
         if key in _owners:
@@ -149,7 +121,7 @@ class Stepper:
 
 
 _owners: dict[int, tuple[ref[Stepper], ref[Any]]] = {}
-"""By the ``id`` of a decoder: its owner, and what ends the record when the reader is deleted."""
+"""By the ``id`` of a decoder: its owner, and the reader, at whose deletion the entry is removed."""
 
 
 def _leave(key: int, owner: ref[Stepper], _: object) -> None:
@@ -177,12 +149,10 @@ class Reading(Stepper):
     """Turns the outputs of one source into chunks, with the arguments of ``wrap``.
 
     No id is stepped before its chunk is requested. So the state of the decoder is always the state
-    after the chunks that were output. The last chunk is kept in ``last`` until the source is
-    closed.
+    after the chunks that were output.
     """
 
     outputs: OutputReader | PieceReader
-    """Reads the ids of outputs."""
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
     most = MAX_TOKENS_AT_ONCE
@@ -195,12 +165,10 @@ class Reading(Stepper):
     """Whether the stream has finished or failed."""
     last: Chunk | None = None
     """The last chunk, from the end of the stream until the chunk is output."""
+    # As the properties of BaseStream.
     finish_reason: FinishReason | None = None
-    """Why the stream ended; None while it runs, and if it failed."""
     stop_reason: StopReason = None
-    """The stop that ended the stream."""
     engine_finish_reason: str | None = None
-    """The engine's own finish reason."""
     source_ended = False
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
@@ -218,21 +186,20 @@ class Reading(Stepper):
         return_token_ids: bool,
         finish_reason: FinishReason,
     ) -> None:
-        if chunk_by not in CHUNK_BY:
-            known = " or ".join(map(repr, CHUNK_BY))
-            raise ValueError(f"chunk_by must be {known}, not {chunk_by!r:.40}")
+        if chunk_by not in ("output", "token"):
+            raise ValueError(f"chunk_by must be 'output' or 'token', not {chunk_by!r:.40}")
         if finish_reason != "length":
             check_finish_reason(finish_reason)
             self._finish_reason = finish_reason
-        if cumulative is not False:
-            check_flag("cumulative", cumulative)
-        if return_token_ids is not False:
-            check_flag("return_token_ids", return_token_ids)
+        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
+            if flag is not False:
+                check_flag(name, flag)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
+        super().__init__(decoder, return_token_ids=return_token_ids)
         if isinstance(decoder, TextStopDecoder):
             about_ids = {"ids": ids, "cumulative": cumulative, "index": index}
             for name, value in (about_ids | {"return_token_ids": return_token_ids}).items():
@@ -241,11 +208,8 @@ class Reading(Stepper):
                     raise ValueError(f"{name} {told}")
             self.outputs, self.id_type = PieceReader(), str
         else:
-            if not isinstance(decoder, StopSequenceDecoder):
-                _check_machine(decoder)
             self.outputs = OutputReader(ids, cumulative, index)
             self.id_type = int if ids is None and not cumulative else None
-        super().__init__(decoder, return_token_ids=return_token_ids)
         if chunk_by == "token":
             self.shows_all, self.most = True, 1
         if decoder.finished:
@@ -258,10 +222,7 @@ class Reading(Stepper):
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
-        """Yield the chunks of one output, except the last chunk of the stream.
-
-        The arguments are the fields of the output, as ``outputs.parts`` returns them.
-        """
+        """Yield the chunks of one output's ``parts``, except the stream's last."""
         if reason is not None:
             self.engine_finish_reason, self.source_ended = reason, True
         for start in range(0, len(token_ids), self.most):
@@ -280,10 +241,8 @@ class Reading(Stepper):
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
-    # --- the end
-
     def end_with_source(self) -> None:
-        """End the stream because the source has ended without a finish reason."""
+        """End the stream of a source that has ended without a finish reason."""
         if not self.is_over:
             self.source_ended = True
             self.outputs.check_end()
@@ -298,7 +257,10 @@ class Reading(Stepper):
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
         is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
         if is_other and isinstance(self.outputs, OutputReader):
-            error.add_note(ADVICE)
+            error.add_note(
+                "If an output of the source has more than ids, pass ids= to the stream: a function "
+                "that returns the ids of an output"
+            )
         self.error = error
         self.finish(take_chunk(error))
 
@@ -308,10 +270,6 @@ class Reading(Stepper):
         if stop_reason is not None and chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
-
-    def report(self, cause: BaseException | None) -> None:
-        """Report the end to the hooks; ``cause`` was raised by the source or the reader."""
-        self.report_end(self.last, self.error or cause)
 
     def take_last(self) -> Chunk | None:
         """Return the last chunk after the source was closed; None if it is not output."""
@@ -328,7 +286,6 @@ class BaseStream(Generic[M]):
     _is_entered = False
 
     def _note_entered(self) -> None:
-        """Note that a ``with`` block begins. Raises RuntimeError if one began before."""
         if self._is_entered:
             raise RuntimeError("a stream can be entered only once; make a new stream")
         self._is_entered = True
@@ -337,8 +294,8 @@ class BaseStream(Generic[M]):
         """Return the decoder's state after the chunks that were output, as JSON types.
 
         To resume, start the engine with the prompt and the ids read so far. Then make a new stream
-        with the decoder that ``restore`` returns for the snapshot. If the stream was interrupted
-        after its decoder had ended, output ``pending_text`` first: it is the last chunk's text.
+        with the decoder that ``restore`` returns. If the decoder had ended before the stream was
+        interrupted, output ``pending_text`` first: it is the text of the last chunk.
         """
         return self.decoder.snapshot()
 
@@ -346,8 +303,7 @@ class BaseStream(Generic[M]):
     def pending_text(self) -> str:
         """The text that would be output if no more ids came. Reading it changes nothing.
 
-        It is "" after the last chunk. Of a Sequence, which has no end, it is the U+FFFD of the held
-        bytes.
+        It is "" after the last chunk; for a Sequence, the U+FFFD of the held bytes.
         """
         decoder, last = self.decoder, self._reading.last
         rest = decoder.jailed if isinstance(decoder, TextStopDecoder) else decoder.pending_text

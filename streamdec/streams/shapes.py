@@ -1,14 +1,15 @@
 """Fast readers for outputs that have the shape of an earlier output.
 
-The shape is that of most outputs: one sample, with a list of ids, and without a finish reason.
-:class:`~streamdec.streams.outputs.OutputReader` reads all others. A field is read directly, because
-asking whether it exists takes three times as long. An index is compared by identity: Python has one
-object for each small integer, and ``True`` is not an index.
+The shape is that of most outputs: one sample, with a list of ids, and without a finish reason. It
+is learnt from dicts and dataclasses. :class:`~streamdec.streams.outputs.OutputReader` reads all
+other outputs. A field is read directly, because asking whether it exists takes three times as long.
+An index is compared by identity: Python has one object for each small integer, and ``True`` is not
+an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -34,25 +35,20 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
         name: the field with the ids.
         chosen: the index of the sample to read; None if no sample had an index.
     """
-    if type(output) is dict and sample is output:
+    if type(output) is dict and sample is output and "outputs" not in output:
         shape = _shape_of_dict(output, name, chosen)
-    elif isinstance(output, Mapping) or isinstance(sample, Mapping) or name == IDS[1]:
-        return no_shape
+    elif is_dataclass(sample) and not hasattr(sample, "meta_info"):
+        shape = _shape_of_dataclass(sample, name, chosen, has_samples=sample is not output)
     else:
-        shape = _shape_of_object(sample, name, chosen, has_samples=sample is not output)
+        return no_shape
     return no_shape if shape(output) is None else shape
 
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
-    """Return the reader of dicts like those of SGLang and Dynamo.
-
-    A dict that has fields which ``output`` does not have is read in general.
-    """
+    """Return the reader of dicts with the same fields, such as those of SGLang."""
     has_about, has_index = "meta_info" in output, "index" in output
     has_reason = "finish_reason" in output
     others = {"meta_info", "index", "finish_reason", "outputs", NEW_IDS, *IDS} - {*output}
-    if name != IDS[1]:
-        others.discard(IDS[1])  # not read if there is a field with a name before it
     has_no_others = frozenset(others).isdisjoint
     # A dict with these fields and no more has no others.
     size = 1 + has_about + has_index + has_reason
@@ -60,9 +56,7 @@ def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Sha
     def read(output: Any) -> list[Any] | None:
         try:
             ids = output[name]
-            if type(ids) is not list:
-                return None
-            if has_reason and output["finish_reason"] is not None:
+            if type(ids) is not list or (has_reason and output["finish_reason"] is not None):
                 return None
             if has_about:
                 about = output["meta_info"]
@@ -74,23 +68,16 @@ def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Sha
             return None
         return ids if len(output) == size or has_no_others(output) else None
 
-    return no_shape if "outputs" in output else read
+    return read
 
 
-def _shape_of_object(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
-    """Return the reader of objects like those of vLLM and TensorRT-LLM.
-
-    A dataclass has the fields that it declares, so it is asked once for fields that change what is
-    read. Objects of other classes are asked each time.
-    """
+def _shape_of_dataclass(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
+    """Return the reader of samples like those of vLLM and TensorRT-LLM."""
     sample_type, is_new = type(sample), name == NEW_IDS
-
-    def has_others(sample: Any) -> bool:
-        return (
-            hasattr(sample, "meta_info")
-            or (not is_new and hasattr(sample, NEW_IDS))
-            or (not has_samples and hasattr(sample, "outputs"))
-        )
+    if not is_new and hasattr(sample, NEW_IDS):
+        return no_shape
+    if not has_samples and hasattr(sample, "outputs"):
+        return no_shape
 
     def read(output: Any) -> list[Any] | None:
         try:
@@ -103,18 +90,9 @@ def _shape_of_object(sample: Any, name: str, chosen: int | None, *, has_samples:
                 if type(sample) is not sample_type:
                     return None
             ids = sample.token_ids_diff if is_new else sample.token_ids
-            if (
-                type(ids) is list
-                and sample.index is chosen
-                and sample.finish_reason is None
-                and not (is_open and has_others(sample))
-            ):
-                return ids
+            is_alike = type(ids) is list and sample.index is chosen
+            return ids if is_alike and sample.finish_reason is None else None
         except (AttributeError, ValueError):
-            pass
-        return None
+            return None
 
-    if has_others(sample):
-        return no_shape
-    is_open = not is_dataclass(sample_type)
     return read

@@ -5,10 +5,9 @@ It is :mod:`streamdec.streams.text_stream` without an event loop.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing as closing_of
-from inspect import iscoroutinefunction
-from types import TracebackType
 from typing import Any, Final, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk, FinishReason
@@ -16,9 +15,13 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
+from streamdec.core.token_ids import check_dimensions
+from streamdec.errors import warn
+from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
+from streamdec.streams.closing import Closing
+from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
-from streamdec.streams.sources import Closing, iterator_of
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -30,8 +33,8 @@ class TextIterator(BaseStream[M]):
 
     :func:`~streamdec.iter_chunks` makes one: ``source``, ``decoder`` and ``on_stop`` are its
     arguments, ``reading`` has its other options. It keeps the promises of a
-    :class:`~streamdec.TextStream`. If a reader leaves the loop early without a ``with`` block, the
-    source stays open until the iterator is garbage collected.
+    :class:`~streamdec.TextStream`. A loop that is left early, without a ``with`` block, leaves the
+    source open until the iterator is garbage collected.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class TextIterator(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        if on_stop is not None and iscoroutinefunction(on_stop):
+        if on_stop is not None and inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
         self._closing = Closing(reading, outputs, on_stop)
@@ -51,15 +54,11 @@ class TextIterator(BaseStream[M]):
             self._chunks = _split(self._chunks)
         reading.own(self._chunks)  # last, as in a TextStream
 
-    # --- reading
-
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
 
     def __next__(self) -> Chunk:
         return next(self._chunks)
-
-    # --- the end
 
     def close(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.
@@ -77,12 +76,7 @@ class TextIterator(BaseStream[M]):
         self._note_entered()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._close()
         if error is None:
             self._closing.raise_errors()
@@ -143,6 +137,36 @@ def iter_chunks(  # noqa: D417
     return TextIterator(source, decoder, reading, on_stop)
 
 
+# --- the source -----------------------------------------------------------------------------------
+
+
+def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
+    """Return the iterator of a plain ``source``; TypeError if it is not ``expected``."""
+    if type(source) is list:
+        return iter(source)
+    if hasattr(source, "__next__"):
+        if getattr(source, "gi_frame", source) is None:
+            warn_of_ended()
+        return iter(source)
+    if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
+        if inspect.iscoroutine(source):
+            source.close()  # so that Python does not warn too
+        told = f"source must be {expected} of outputs, not {source!r:.80}"
+        raise TypeError(told + hint("source", source))
+    check_dimensions(source)
+    return iter(source)
+
+
+def warn_of_ended() -> None:
+    warn(
+        "the source is a generator that has ended, so there is no text; call its function again "
+        "for each stream"
+    )
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
 def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
@@ -153,9 +177,6 @@ def _chunks(
             kind = type(output)
             if kind is id_type:
                 chunk = step(output)
-                if chunk.finish_reason is not None:
-                    reading.finish(chunk)
-                    break
             else:
                 reason = stop = None
                 if kind is outputs.list_type:
@@ -178,9 +199,9 @@ def _chunks(
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
-                if chunk.finish_reason is not None:
-                    reading.finish(chunk)
-                    break
+            if chunk.finish_reason is not None:
+                reading.finish(chunk)
+                break
             if chunk.text or shows_all:
                 yield chunk
         else:

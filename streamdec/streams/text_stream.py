@@ -1,14 +1,20 @@
 """Text from an async iterator of outputs: ``async for chunk in stream(...)``.
 
-Runs on asyncio and on trio. A stream pulls from the engine's iterator in the reader's own task. An
-engine that pushes ids puts them into a TokenQueue, from which the stream pulls.
+Runs on asyncio and on trio. A stream pulls from the engine's iterator in the reader's own task.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import aclosing
-from types import TracebackType
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
 
 import anyio
@@ -19,9 +25,9 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.streams.async_closing import AsyncClosing
+from streamdec.streams.closing import AsyncClosing
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
-from streamdec.streams.sources import Blocking, async_iterator_of
+from streamdec.streams.text_iterator import iterator_of, warn_of_ended
 from streamdec.streams.token_queue import TokenQueue
 
 __all__ = ["TextStream", "stream", "wrap"]
@@ -35,10 +41,9 @@ class TextStream(BaseStream[M]):
 
     * The last chunk, and no other, has a ``finish_reason``. The source is closed before it, and no
       output is pulled after the one that finished the stream.
-    * The source is closed exactly once: at the end, when a step or the source raises, or when the
-      reader is cancelled or leaves the block. Closing is shielded from cancellation, for 10
-      seconds after the reader was cancelled. There is one exception: a generator that holds a
-      cancel scope across a ``yield`` is cancelled with its reader.
+    * The source is closed exactly once, however the stream ends. Closing is shielded from
+      cancellation, for 10 seconds after the reader was cancelled. There is one exception: a
+      generator that holds a cancel scope across a ``yield`` is cancelled with its reader.
     * An error is raised after all text that was decided before it. The text can then be continued
       from ``snapshot()`` with another source, and ``pending_text`` is the withheld text.
     * A chunk has 256 tokens at most. After 256 tokens a stream checks for cancellation and lets
@@ -75,8 +80,6 @@ class TextStream(BaseStream[M]):
         # event loop closes the generator later, but the decoder is free at once.
         reading.own(self._chunks)
 
-    # --- reading
-
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
         self._check_idle()
@@ -90,14 +93,11 @@ class TextStream(BaseStream[M]):
         if self._chunks.ag_running:
             raise anyio.BusyResourceError("reading from")
 
-    # --- the end
-
     async def aclose(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.
 
-        ``on_stop`` is called first, unless the engine has ended by itself. Raises the error of
-        closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
-        waits for a chunk: cancel that task instead.
+        Raises the error of closing the source, if it was not yet raised; and
+        ``anyio.BusyResourceError`` while another task waits for a chunk: cancel that task instead.
         """
         await self._close()
         self._closing.raise_errors()
@@ -116,12 +116,7 @@ class TextStream(BaseStream[M]):
         def __iter__(self) -> NoReturn:
             raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._close()
         if error is None:
             self._closing.raise_errors()
@@ -152,8 +147,7 @@ def stream(  # noqa: D417 (the rest is said together)
         source: an (async) iterable of outputs, as for :func:`~streamdec.wrap`.
         tokenizer: the tokenizer that :func:`~streamdec.load_tokenizer` returns, or any that
             DecodeStream accepts.
-        conditions: when the text ends. Or give its parts as ``options``. Without either, the text
-            ends with the source.
+        conditions: when the text ends; by default with the source. Or give parts as ``options``.
         prompt_token_ids: the ids of the prompt, as context. They are never output.
         options: all other arguments of StopSequenceDecoder: ``stop="User:"``, ``max_tokens=100``,
             ``eos_token_ids``, ``sections``, ``skip_special_tokens`` and so on.
@@ -229,14 +223,9 @@ def wrap(
         return_token_ids: whether chunks have ``token_ids``.
         finish_reason: the finish reason if the source ends without one.
 
-    Raises:
-        TypeError: at once, for an argument with a wrong type.
-        ValueError: at once, for an argument with a wrong value.
-        RuntimeError: at once, if another stream or pool steps the decoder.
-        SourceError: while reading, for an output that cannot be read.
-
-    Reading also raises all errors of the source and the decoder. Hooks are not called for streams
-    on a TextStopDecoder.
+    Raises TypeError and ValueError for wrong arguments, and RuntimeError if another stream or pool
+    steps the decoder. Reading raises SourceError for an output that cannot be read, and all errors
+    of the source and the decoder. Hooks are not called for streams on a TextStopDecoder.
 
     >>> import anyio
     >>> from streamdec import DecodeStream, MockTokenizer, wrap
@@ -263,6 +252,49 @@ def _give_up(source: object) -> None:
         source.close()
 
 
+# --- the source -----------------------------------------------------------------------------------
+
+
+def async_iterator_of(source: Any) -> AsyncIterator[Any]:
+    """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
+    if not hasattr(source, "__aiter__"):
+        return Blocking(iterator_of(source, "an (async) iterable"))
+    if getattr(source, "ag_frame", source) is None:
+        warn_of_ended()
+    iterator: AsyncIterator[Any] = source.__aiter__()
+    return iterator
+
+
+SLOW_NEXT = 0.005
+"""Seconds: a plain source that takes longer for an output is one that computes."""
+
+
+class Blocking:
+    """A plain iterator as an asynchronous one; each ``next`` blocks the event loop.
+
+    After a slow ``next``, of an engine that computes in it, other tasks can run.
+    """
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator = iterator
+        self._was_slow = False
+        self.close = getattr(iterator, "close", None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._was_slow:  # before the next output is pulled: a cancellation loses none
+            await checkpoint()
+        started = monotonic()
+        try:
+            output = next(self._iterator)
+        except StopIteration:
+            raise StopAsyncIteration from None
+        self._was_slow = monotonic() - started > SLOW_NEXT
+        return output
+
+
 # --- its loop -------------------------------------------------------------------------------------
 
 
@@ -281,11 +313,7 @@ async def _chunks(
         async for output in source:
             kind = type(output)
             if kind is id_type:
-                chunk = step(output)
-                if chunk.finish_reason is not None:
-                    reading.finish(chunk)
-                    break
-                left -= 1
+                chunk, size = step(output), 1
             else:
                 reason = stop = None
                 if kind is outputs.list_type:
@@ -316,12 +344,12 @@ async def _chunks(
                 except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
                     reading.fail(error)
                     break
-                if chunk.finish_reason is not None:
-                    reading.finish(chunk)
-                    break
-                left -= size
+            if chunk.finish_reason is not None:
+                reading.finish(chunk)
+                break
             if chunk.text or shows_all:
                 yield chunk
+            left -= size
             if left <= 0:
                 left = MAX_TOKENS_AT_ONCE
                 await checkpoint()

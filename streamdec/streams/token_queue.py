@@ -1,7 +1,4 @@
-"""A queue of ids, from an engine that pushes to the stream that reads.
-
-A fast reader gets ids one by one. A slow reader gets many at once, and does not fall behind.
-"""
+"""A queue of ids, from an engine that pushes to the stream that reads."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ MAX_SIZE = 1_024
 """The default number of waiting ids, four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""Exceptions that a reader may raise unchanged. Others, such as the cancellations of event loops,
-become the cause of a RuntimeError."""
+"""Exceptions that a reader may raise unchanged; not those that cancel a task."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 
@@ -33,8 +29,8 @@ class TokenQueue:
     """A queue of ids from a producer, in any thread or task, to one reader.
 
     A thread calls ``put``, which waits while the queue is full; a task awaits ``send``;
-    ``put(..., wait=False)`` raises instead of waiting. The reader sees ``end`` or ``fail`` after
-    all ids that were put.
+    ``put(..., wait=False)`` raises instead of waiting. A slow reader gets many ids at once. It sees
+    ``end`` or ``fail`` after all ids that were put.
 
     When the reader closes the queue, as a stream does at a stop, ``put`` raises FinishedError
     and ``closed`` is true. Then the producer can stop generating.
@@ -133,17 +129,15 @@ class TokenQueue:
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
         """End the queue, with the engine's ``finish_reason`` and ``stop_reason`` if any.
 
-        The reader sees the end after all ids that were put. A second ``end`` or ``fail`` does
-        nothing.
+        Only the first ``end`` or ``fail`` counts.
         """
         self._finish({"token_ids": (), "finish_reason": finish_reason, "stop_reason": stop_reason})
 
     def fail(self, error: BaseException) -> None:
         """End the queue. The reader raises ``error`` after all ids that were put.
 
-        An exception that would end or cancel the reader's task without an error (StopIteration, a
-        cancellation) becomes the cause of a RuntimeError. A second ``end`` or ``fail`` does
-        nothing. Raises TypeError if ``error`` is not an exception.
+        An exception that would end or cancel the reader's task (StopIteration, a cancellation)
+        becomes the cause of a RuntimeError. Raises TypeError if ``error`` is not an exception.
         """
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes an exception, not {error!r:.80}")
@@ -168,11 +162,10 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Wait for ids, and return all waiting ids.
+        """Wait for ids, and return all. At the end, return the finish reason in a dict.
 
-        After the last ids it returns the finish reason in a dict, if there is one. Raises
-        StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue was
-        closed; ``anyio.BusyResourceError`` for a second reader.
+        Raises StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue
+        was closed; ``anyio.BusyResourceError`` for a second reader.
         """
         while True:
             with self._lock:
@@ -193,10 +186,7 @@ class TokenQueue:
         self.close()
 
     def close(self) -> None:
-        """Reject further ids, and drop unread ones, because no stream reads them.
-
-        ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
-        """
+        """Drop unread ids, and make ``put`` and ``send`` raise FinishedError."""
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
@@ -212,8 +202,8 @@ class TokenQueue:
         """Return when ids may be put."""
         if self._limit and (not wait or is_in_event_loop()):
             told = ", and put() must not wait in the thread of an event loop; await send() instead"
-            told = told if wait else ""
-            raise QueueFullError(f"the queue is full: {len(self._ids)} ids wait{told}")
+            told = f"the queue is full: {len(self._ids)} ids wait{told if wait else ''}"
+            raise QueueFullError(told)
         if not self._room.wait_for(self._is_decided, timeout):
             told = f"the queue was full for {timeout:g} seconds; the reader is too slow"
             raise QueueFullError(told)
@@ -228,8 +218,8 @@ class TokenQueue:
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
         if self._is_closed:  # an end would look as if the engine had generated no more
-            told = "it was closed; make a TokenQueue for each stream"
-            raise FinishedError(f"nothing can be read from the queue: {told}")
+            told = "nothing can be read from the queue: it was closed; make a TokenQueue for each"
+            raise FinishedError(f"{told} stream")
         ids, self._ids = self._ids, []
         if ids:
             self._wake()

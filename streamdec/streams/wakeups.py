@@ -1,7 +1,7 @@
 """Wakeups: a task waits, and any thread can wake it.
 
-anyio's functions for this take twice as long as the rest of a hand-over, and the waking thread
-waits until the event loop has run them. So this module uses the events of asyncio and trio.
+It uses the events of asyncio and trio. anyio's functions take twice as long as the rest of a
+hand-over, and the waking thread waits until the event loop has run them.
 """
 
 from __future__ import annotations
@@ -87,16 +87,13 @@ class _Loop:
             self._is_called = False
 
 
-class _ThreadLocal(threading.local):
-    loop: _Loop | None = None
-
-
-_of_thread = _ThreadLocal()
+_of_thread = threading.local()
 
 
 def _this_loop() -> _Loop:
     """Return the event loop of this thread. Raises RuntimeError if none runs."""
-    running, known = _running(), _of_thread.loop
+    running = _running()
+    known: _Loop | None = getattr(_of_thread, "loop", None)
     if running is None:
         raise RuntimeError("no event loop runs in this thread")
     if known is None or known.loop is not running:

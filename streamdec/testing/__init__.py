@@ -1,22 +1,11 @@
 """A conformance kit that checks any detokenizer against the stream guarantees.
 
-In: a callable that makes a detokenizer (:class:`Detokenizer` is its interface). Out: a
-:class:`Report` with the result of each known bug of other systems and each law.
-
     from streamdec.testing import check_detokenizer
     check_detokenizer(make).raise_for_failures()
 
-The modules::
-
-    checks              check_detokenizer
-    bug_cases           bugs of other systems, as the bytes of their tokens
-    laws                the guarantees of every stream
-    trials              one example of a law
-    expectations        the expected text, by the tokenizer's own decode
-    subjects            tokenizers for the laws, and the kinds of their ids
-    strategies          hypothesis strategies: token ids, cuts, prompts, stops
-    detokenizers        the interface, and the function that runs a detokenizer
-    conformance_report  the results
+``make`` makes a :class:`Detokenizer`. The :class:`Report` has the result of each known bug of other
+systems (``bug_cases``) and of each law of streams (``laws``, tested by ``trials`` with tokenizers
+from ``subjects``).
 
 The expected text of a law comes from the tokenizer's own ``decode``, cut by a plain search for
 stops. That of a bug case is written down. No stream of streamdec is an oracle. Only this package

@@ -1,7 +1,7 @@
 """Bugs of other systems: the tokens that were fed, and the expected text.
 
-In: ``data/bug_cases.jsonl``, a row for each, bytes in hex. Out: :class:`BugCase`. ``source`` names
-the repository and the issue (or the file) with the bug. "derived" cases are variants of such a bug.
+``data/bug_cases.jsonl`` has a row for each, with the bytes of tokens in hex. Cases whose source is
+"derived" are variants of a bug.
 """
 
 from __future__ import annotations

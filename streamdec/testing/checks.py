@@ -1,16 +1,13 @@
-"""All bug cases and laws as checks, and ``check_detokenizer``, which runs them.
-
-In: a callable that makes detokenizers. Out: a result for each check.
-"""
+"""All bug cases and laws as checks, and ``check_detokenizer``, which runs them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
@@ -30,10 +27,6 @@ CHANGEABLE = (
 )
 GROUPINGS = 5
 """Random groupings of a bug case, in addition to single ids and one call."""
-
-
-class _Run(Protocol):
-    def __call__(self, make: MakeDetokenizer, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -58,13 +51,10 @@ class Check:
     """``law[tokenizer]`` or ``bug_case[id]``."""
     promise: str
     """The guarantee; for a bug case its note and source."""
-    _run: _Run
+    _run: Callable[[MakeDetokenizer], None]
 
     def run(self, make: MakeDetokenizer) -> Result:
-        """Run the check on detokenizers made by ``make``.
-
-        Their exceptions are failures, or for NotImplementedError a skip, and are not raised.
-        """
+        """Run the check on detokenizers made by ``make``; raises none of their errors."""
         try:
             self._run(make)
         except ConformanceError as error:
@@ -124,10 +114,9 @@ def checks(
             as a ``tokenizers.Tokenizer``; others are passed to ``make`` unchanged. Default:
             :func:`small_tokenizers`. Bug cases have their own tokenizers.
         strict: Whether to include the laws about latency (no text is withheld without need), and
-            what is a convention of streamdec (the longest of several stops that are complete at
-            once ends the text).
-        only: Names of laws (``LAWS``), or ``"bug_case"``. Only these checks are included; an empty
-            collection includes all. Named laws do not need ``strict``.
+            the conventions of streamdec (which of several stops ends a text).
+        only: Names of laws (``LAWS``), or ``"bug_case"``. Only these checks are included, also
+            without ``strict``; by default all.
         seed: The seed of the examples (for the same versions of hypothesis and Python).
         max_examples: The number of examples of each law on each tokenizer.
 
@@ -184,8 +173,7 @@ def _try_law(
 ) -> None:
     """Raise ConformanceError with the smallest example that fails.
 
-    Raises NotImplementedError if the detokenizer supports no example, and UnjudgedError if no
-    example could be made for the tokenizer.
+    Raises NotImplementedError if the detokenizer supports no example.
     """
     tried = 0
     lacking: list[NotImplementedError] = []

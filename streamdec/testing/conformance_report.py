@@ -104,12 +104,8 @@ class Report:
     @property
     def summary(self) -> str:
         """The counts of each outcome, in one line."""
-        found = (self.passed, self.failed, self.skipped)
-        counts = map(len, found)
-        return ", ".join(
-            f"{count} {name}"
-            for count, name in zip(counts, ("passed", "failed", "skipped"), strict=True)
-        )
+        found = {"passed": self.passed, "failed": self.failed, "skipped": self.skipped}
+        return ", ".join(f"{len(results)} {name}" for name, results in found.items())
 
 
 def _shown(results: list[Result]) -> str:

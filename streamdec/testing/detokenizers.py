@@ -1,9 +1,4 @@
-"""The interface of a detokenizer, and the function that runs one.
-
-In: a callable that makes detokenizers, a request, ids in groups. Out: a transcript with the text of
-each call, the flushed text, and the stop. The interface is small, so an adapter for an engine needs
-few lines.
-"""
+"""The interface of a detokenizer, and the function that runs one."""
 
 from __future__ import annotations
 
@@ -111,9 +106,8 @@ class Transcript:
     rest: str | None
     """The text of ``flush``; None without one."""
     stop_reason: object
-    """The detokenizer's ``stop_reason``."""
     tells_stop: bool
-    """Whether the detokenizer has this attribute."""
+    """Whether the detokenizer has a ``stop_reason``."""
 
     @property
     def text(self) -> str:
@@ -129,9 +123,7 @@ class Transcript:
 def drive(
     make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
 ) -> Transcript:
-    """Make a stream, and step it with ``groups`` until a stop is complete.
-
-    Each group is one call.
+    """Make a stream, and call its ``step`` for each of ``groups``, until a stop.
 
     Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
     Raises NotImplementedError if ``make`` or ``step`` raises it.
@@ -168,8 +160,7 @@ def _text(given: object, verb: str) -> str:
 def call_guarded(call: Callable[..., Any], *args: object) -> Any:
     """Return the result of ``call``.
 
-    Raises NotImplementedError unchanged, and ConformanceError for every other exception, including
-    a panic of Rust.
+    Raises NotImplementedError unchanged, and ConformanceError for all others, and panics of Rust.
     """
     try:
         return guarded(call, *args)

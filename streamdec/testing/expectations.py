@@ -1,14 +1,11 @@
-"""The expected text of a stream, by the tokenizer's own full decode alone.
-
-In: a subject and token ids. Out: their text, the part of it that no later token can change, and the
-part before a stop string.
-"""
+"""The expected text of a stream, by the tokenizer's own full decode alone."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from os.path import commonprefix
 from typing import NamedTuple
 
 from streamdec.testing.subjects import Subject
@@ -27,14 +24,12 @@ def whole_text(subject: Subject, token_ids: Sequence[int], *, skip_special_token
 class Certain(NamedTuple):
     """The beginning of a text that no later token can change, by two rules.
 
-    The two differ only inside a run of byte-fallback tokens, which libraries render in two ways. If
-    one byte is bad, ``tokenizers`` replaces the whole run, and SentencePiece only that byte.
+    They differ inside a run of byte-fallback tokens. If one byte is bad, ``tokenizers`` replaces
+    the whole run (so ``at_least`` waits for its end), and SentencePiece only that byte.
     """
 
     at_least: str
-    """The beginning by the rule that waits for the end of a run."""
     at_most: str
-    """The beginning by the rule that outputs each character of a run once it is complete."""
 
 
 def certain_text(
@@ -42,8 +37,7 @@ def certain_text(
 ) -> Certain:
     """Return the common beginning of the texts of several continuations.
 
-    The continuations are: no token, tokens whose texts begin differently, and tokens that complete
-    an open character.
+    These are no token, tokens whose texts begin differently, and tokens that complete a character.
     """
     return _certain_text(subject, tuple(token_ids), skip_special_tokens)
 
@@ -59,7 +53,9 @@ def _certain_text(
 
     others = {token_id: text([token_id]) for token_id in subject.apart}
     tail = _open_character(subject, token_ids, skip_special_tokens=skip_special_tokens)
-    completed = [text(more) for more in _completed(subject, tail)]
+    ids_of = subject.byte_ids
+    several = (more for more in _completions(tail) if ids_of.keys() >= {*more}) if tail else ()
+    completed = [text([ids_of[byte] for byte in more]) for more in several]
     usual = _beginning([text([]), *others.values(), *completed])
     if not subject.has_byte_fallback:
         return Certain(usual, usual)
@@ -71,12 +67,7 @@ def _certain_text(
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """Return the common beginning of ``texts``.
-
-    It is that of the first and the last text in sort order.
-    """
-    pairs = zip(min(texts), max(texts), strict=False)
-    return "".join(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return commonprefix([*texts])  # noqa: RUF071 (not paths)
 
 
 def _open_character(
@@ -93,18 +84,9 @@ def _open_character(
     return next((end for end in ends if _completions(end)), b"")
 
 
-def _completed(subject: Subject, tail: bytes) -> Iterator[list[int]]:
-    for more in _completions(tail) if tail else ():
-        if subject.byte_ids.keys() >= set(more):
-            yield [subject.byte_ids[byte] for byte in more]
-
-
 @lru_cache(maxsize=4096)
 def _completions(tail: bytes) -> tuple[bytes, ...]:
-    """Return a few byte sequences that complete ``tail`` to one character.
-
-    Returns an empty tuple if there are none.
-    """
+    """Return a few byte sequences that complete ``tail`` to one character; or none."""
     found = []
     for missing in range(1, 5 - len(tail)):
         for more in itertools.product((0x80, 0x8F, 0x90, 0xA0, 0xBF), repeat=missing):
@@ -128,10 +110,7 @@ class Cut(NamedTuple):
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
-    """Return the stop that is complete first, or None without a stop.
-
-    If several are complete at once, it is the longest.
-    """
+    """Return the stop that is complete first, the longest of several; or None."""
     found = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
     if not found:
         return None
@@ -140,10 +119,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> Cut | None:
 
 
 def waiting_for(text: str, stops: Sequence[str]) -> int:
-    """Return the length of the longest suffix of ``text`` that may become a stop.
-
-    Such a suffix is a proper prefix of a stop.
-    """
+    """Return how many code points at the end of ``text`` may become a stop."""
     longest = max(map(len, stops), default=1) - 1
     sizes = range(min(longest, len(text)), 0, -1)
     ends = (

@@ -1,7 +1,4 @@
-"""Hypothesis strategies for the laws: token ids, running text, cuts and stops.
-
-In: a :class:`~streamdec.testing.Subject`. Out: strategies.
-"""
+"""Hypothesis strategies for the laws: token ids, running text, cuts and stops."""
 
 from __future__ import annotations
 
@@ -21,10 +18,9 @@ _kept = lru_cache(maxsize=256)
 def token_ids(
     subject: Subject, *, known: bool = False, special: bool = True, max_size: int = 40
 ) -> st.SearchStrategy[list[int]]:
-    """Generate a list of ids of ``subject`` of every kind.
+    """Generate about ``max_size`` ids of ``subject`` at most, of every kind.
 
-    The list has about ``max_size`` ids at most. With ``known``, all ids have a token. Without
-    ``special``, none may be skipped.
+    With ``known``, all ids have a token. Without ``special``, none may be skipped.
     """
     kinds = [subject.usual, subject.usual, subject.partial]
     if special:
@@ -46,11 +42,10 @@ def token_ids(
 def running_text(
     subject: Subject, *, skip_special_tokens: bool, silent: bool = True, max_size: int = 20
 ) -> st.SearchStrategy[list[int]]:
-    """Generate ids of ``subject`` like a model's, in several parts.
+    """Generate ids of ``subject`` like a model's, in at most ``max_size`` parts.
 
-    The parts are words, characters in bytes, and runs without text. There are at most ``max_size``
-    parts. Without ``silent`` there are no runs without text, which consist of unknown ids and, with
-    ``skip_special_tokens``, of special ids.
+    The parts are words, characters in bytes and, with ``silent``, runs without text: of unknown ids
+    and, with ``skip_special_tokens``, of special ids.
     """
     word = st.sampled_from(subject.ordinary).map(lambda i: [i])
     skipped = set(subject.skipped if skip_special_tokens else ())

@@ -1,12 +1,8 @@
-"""One example of a law: a detokenizer, a tokenizer and drawn data.
-
-In: a detokenizer, a subject, drawn data. Out: nothing, or a
-:class:`~streamdec.testing.detokenizers.ConformanceError` that shows the example.
-"""
+"""One example of a law: a detokenizer, a tokenizer and drawn data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -54,16 +50,24 @@ class Driven:
         return found
 
     def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-        """Return the example, followed by the lines of the failure."""
-        return _told(self.subject, request, groups, *what)
+        """Return the request, the ids of each call and their bytes, and ``what``."""
+        lines = [f"request   {request!r}"] if request != Request() else []
+        lines.append(f"step      {', '.join(str(list(group)) for group in groups)}")
+        lines.append(f"bytes     {self._pieces(i for group in groups for i in group)}")
+        if request.prompt_token_ids:
+            lines.append(f"prompt    {self._pieces(request.prompt_token_ids)}")
+        return "\n".join([*lines, *what])
+
+    def _pieces(self, token_ids: Iterable[int]) -> str:
+        pieces = map(self.subject.tokenizer.token_bytes, token_ids)
+        return " ".join("(none)" if piece is None else repr(piece) for piece in pieces)
 
     def expect(
         self, request: Request, groups: Sequence[Sequence[int]], text: str, stop: str | None = None
     ) -> None:
-        """Check that ``groups`` give exactly ``text``.
+        """Check that ``groups`` give exactly ``text``, and ``stop`` if it is reported.
 
-        If the detokenizer reports its stop, checks ``stop`` too. Raises NotImplementedError if only
-        text of a missing ``flush`` is missing.
+        Raises NotImplementedError if only text of a missing ``flush`` is missing.
         """
         found = self.drive(request, groups)
         if found.text != text:
@@ -74,11 +78,7 @@ class Driven:
         self.expect_stop(request, groups, found, stop)
 
     def expect_stop(
-        self,
-        request: Request,
-        groups: Sequence[Sequence[int]],
-        found: Transcript,
-        stop: str | None,
+        self, request: Request, groups: Sequence[Sequence[int]], found: Transcript, stop: str | None
     ) -> None:
         """Check the reported stop, if the detokenizer reports stops."""
         reason = found.stop_reason
@@ -98,10 +98,7 @@ class Trial(Driven):
         return not self.data.draw(st.booleans())
 
     def ids(self, *, skip: bool, max_size: int = 24) -> list[int]:
-        """Draw known ids without special tokens.
-
-        Byte-fallback tokens form complete characters.
-        """
+        """Draw known ids without special tokens; byte-fallback tokens form characters."""
         return self.data.draw(_ids(self.subject, skip, max_size))
 
     def parted(self, *, skip: bool) -> tuple[list[int], list[int]]:
@@ -133,24 +130,7 @@ def text_ids(subject: Subject, skip: bool, max_size: int) -> st.SearchStrategy[l
     return text.map(lambda ids: [i for i in ids if not subject.tokenizer.is_skipped(i)])
 
 
-def _told(subject: Subject, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
-    """Return an example as text: the request, the ids of each call, and their bytes."""
-    lines = [f"request   {request!r}"] if request != Request() else []
-    calls = ", ".join(str(list(group)) for group in groups)
-    lines.append(f"step      {calls}")
-    pieces = [_piece(subject, i) for group in groups for i in group]
-    lines.append(f"bytes     {' '.join(pieces)}")
-    if request.prompt_token_ids:
-        lines.append(f"prompt    {' '.join(_piece(subject, i) for i in request.prompt_token_ids)}")
-    return "\n".join([*lines, *what])
-
-
 def quoted(text: str) -> str:
     """Return ``text`` in quotes, cut after ``MOST_SHOWN`` characters."""
     more = len(text) - MOST_SHOWN
     return f"{text[:MOST_SHOWN]!r}" + (f" and {more:,} characters more" if more > 0 else "")
-
-
-def _piece(subject: Subject, token_id: int) -> str:
-    piece = subject.tokenizer.token_bytes(token_id)
-    return "(none)" if piece is None else repr(piece)

@@ -1,10 +1,8 @@
 """A trace as a single HTML page, which works offline.
 
-It can be attached to a bug report.
-
-In: a trace. Out: HTML with its script, style and data inline. The files are in ``data``:
-``text.js`` makes invisible characters visible, ``story.js`` explains effects that span several
-tokens, ``timeline.js`` draws them, and ``page.*`` is the page. Other pages can use the first three.
+Its script, style and data are inline. The files are in ``data``: ``text.js`` makes invisible
+characters visible, ``story.js`` explains effects that span several tokens, ``timeline.js`` draws
+them, and ``page.*`` is the page.
 
 The text of the stream is untrusted. It is in the page only as escaped JSON, and the script inserts
 it as text. A content security policy allows only the page's own script and style, by their hashes.
@@ -32,10 +30,7 @@ STYLES = ("timeline.css", "page.css")
 def html_page(trace: Trace) -> str:
     """Return ``trace`` as an HTML page with a timeline of all tokens.
 
-    A panel shows the current token.
-
-    The page is about 65 KB larger than the trace's JSON lines: 5 MB for 40,000 tokens. It can
-    always be encoded as UTF-8.
+    The page is about 65 KB larger than the trace's JSON lines: 5 MB for 40,000 tokens.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> from streamdec.trace import Tracer
@@ -70,7 +65,6 @@ def html_page(trace: Trace) -> str:
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
-    """What stands above the timeline."""
     header = trace.header
     kinds = {"decode_stream": "DecodeStream", "stop": "StopSequenceDecoder"}
     yield "decoder", kinds[header.machine]

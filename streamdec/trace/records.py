@@ -1,14 +1,10 @@
-"""A trace as data: a header, a record for each token, the end, and the verdict.
-
-In: the events of a :class:`~streamdec.trace.Tracer`. Out: plain frozen values, and JSON lines: the
-header, a line for each token, the end.
-"""
+"""A trace as data: a header, a record for each token, the end, and the verdict."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from streamdec.chunks import FinishReason, StopReason
@@ -17,12 +13,7 @@ FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 
 MachineName = Literal["decode_stream", "stop"]
-"""The traced decoder: a DecodeStream or a StopSequenceDecoder."""
-
 Kind = Literal["text", "special", "skipped", "unknown"]
-"""``skipped``: a special token whose text is left out; ``special``: one whose text is shown."""
-
-
 _Plain = bool | int | str | None
 Condition = _Plain | tuple[_Plain | tuple[_Plain, ...], ...]
 """One of the stop conditions, as JSON."""
@@ -56,7 +47,7 @@ class Header:
     after_prompt: bool
     """Whether tokens precede the trace, on which the decoding may depend."""
     versions: Mapping[str, str]
-    """The versions of streamdec and ``tokenizers``, by name."""
+    """The versions of streamdec, Python and ``tokenizers``, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +179,13 @@ class Trace:
         """Yield the trace as lines of JSON, without line feeds.
 
         First the header with the version of the format, then one line for each token, then a line
-        with ``end``, ``error`` and ``verdict``. Only ASCII. Fields of a token that have their usual
-        value are left out.
+        with ``end``, ``error`` and ``verdict``. Only ASCII. Usual values of a token are left out.
         """
-        yield _line({"streamdec_trace": FORMAT, **_fields_of(self.header)})
+        yield _line({"streamdec_trace": FORMAT, **asdict(self.header)})
         for token in self.tokens:
             yield _line(_token_to_json(token))
-        end = None if self.end is None else _fields_of(self.end)
-        yield _line({"end": end, "error": self.error, "verdict": _fields_of(self.verdict)})
+        end = None if self.end is None else asdict(self.end)
+        yield _line({"end": end, "error": self.error, "verdict": asdict(self.verdict)})
 
 
 # --- to JSON -----------------------------------------------------------------------------
@@ -206,12 +196,8 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, separators=(",", ":"))
 
 
-def _fields_of(value: Header | End | Verdict) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
-
-
 def _token_to_json(token: TokenRecord) -> dict[str, Any]:
-    """Return the fields of ``token`` that differ from their defaults in ``_USUAL``."""
+    """Return the fields of ``token`` that differ from ``_USUAL``."""
     row = {name: getattr(token, name) for name in _NAMES}
     row["data"] = None if token.data is None else token.data.hex()
     row["held"] = token.held.hex()

@@ -1,8 +1,7 @@
 """The tracer: a decoder that also records each token.
 
-In: a decoder and calls of its methods. Out: the decoder's own results, unchanged, and a
-:class:`~streamdec.trace.Trace`. The decoder receives the same calls as without a tracer. For a call
-with several ids, a fork of the decoder shows the effect of each id.
+The decoder receives the same calls as without a tracer, and its results are returned unchanged. For
+a call with several ids, a fork of the decoder shows the effect of each id.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import metadata
 from itertools import islice, tee
 from typing import Any, Generic, SupportsIndex, TypeVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.decode_options import Options
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.patterns.matcher import PatternTail
 from streamdec.core.shared_tables import table_for
 from streamdec.core.stepping import has_sections
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import as_sequence
 from streamdec.protocols import Decoder
-from streamdec.trace.possible_stops import possible_stops
-from streamdec.trace.records import End, Header, Kind, MachineName, TokenRecord, Trace, Verdict
+from streamdec.tokenizers.tokenizer_report import versions_of
+from streamdec.trace.records import End, Header, Kind, TokenRecord, Trace, Verdict
 from streamdec.trace.verdict import verdict_on
 
 Traceable = DecodeStream | StopSequenceDecoder
@@ -35,29 +34,23 @@ _UNTRACED = frozenset({"flush_bytes", "release", "step_bytes"})
 
 D = TypeVar("D", DecodeStream, StopSequenceDecoder)
 
-_NAMES: dict[type, MachineName] = {
-    DecodeStream: "decode_stream",
-    StopSequenceDecoder: "stop",
-}
-
 
 class Tracer(Generic[D]):
     r"""A decoder, with a record of each token that it was given.
 
     It has the methods and properties of the decoder, and returns and raises what the decoder does.
-    Streams and iterators accept it in place of the decoder. ``reset`` begins a new trace. Copies
-    (``fork``, ``copy``, ``pickle``) are copies of the decoder and are not traced.
-    ``step_bytes``, ``flush_bytes`` and ``release`` cannot be traced and raise AttributeError.
+    Streams accept it in place of the decoder. ``reset`` begins a new trace. Copies (``fork``,
+    ``copy``, ``pickle``) are copies of the decoder and are not traced. ``step_bytes``,
+    ``flush_bytes`` and ``release`` cannot be traced and raise AttributeError.
 
-    **Cost** and **memory.** Each id costs some microseconds more, and a record of some 300 bytes
-    that is kept until ``reset``. Use it to examine a stream, not to serve.
+    Each id costs some microseconds more, and some 300 bytes until ``reset``. Use it to examine a
+    stream, not to serve.
 
     Args:
         decoder: a DecodeStream or a StopSequenceDecoder. Step it only through the tracer from now
             on.
-        prompt_token_ids: the decoder's prompt, which decoders do not keep. The verdict needs it to
-            compare a stream that began after a prompt. A stream that had begun before the trace is
-            not compared.
+        prompt_token_ids: the decoder's prompt, which decoders do not keep. Without it, a stream
+            that began after a prompt is not compared. Nor is one that began before the trace.
 
     Raises TypeError if ``decoder`` is not such a decoder.
 
@@ -75,10 +68,8 @@ class Tracer(Generic[D]):
 
     def __init__(self, decoder: D, prompt_token_ids: Iterable[SupportsIndex] | None = None) -> None:
         if not isinstance(decoder, Traceable):
-            raise TypeError(
-                f"decoder must be a DecodeStream or a StopSequenceDecoder, not "
-                f"{type(decoder).__name__}"
-            )
+            told = "decoder must be a DecodeStream or a StopSequenceDecoder, not"
+            raise TypeError(f"{told} {type(decoder).__name__}")
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder
@@ -135,10 +126,9 @@ class Tracer(Generic[D]):
         return self._several(self._machine.feed, token_ids)
 
     def flush(self, *arguments: FinishReason, **named: FinishReason) -> Any:
-        """Call the decoder's ``flush``, and record its output.
+        """Call the decoder's ``flush`` with these arguments, and record its output.
 
-        Nothing is recorded if the stream had already ended. ``arguments`` and ``named`` are passed
-        to the decoder.
+        Nothing is recorded if the stream had already ended.
         """
         ended = self.decoder.finished
         with self._noting_errors():
@@ -204,10 +194,7 @@ class Tracer(Generic[D]):
             raise
 
     def _write_down(self, decoder: Any, ids: Iterable[Any]) -> None:
-        """Record the ids that a call took, by stepping ``decoder``.
-
-        ``decoder`` is a fork from before the call.
-        """
+        """Record the ids that a call took, by stepping a fork from before the call."""
         taken = self.decoder.num_tokens - decoder.num_tokens
         with self._doing_no_harm():
             for token_id in islice(ids, taken) if taken else ():
@@ -263,7 +250,7 @@ def _header(decoder: Traceable) -> Header:
     fingerprint = getattr(tokenizer, "fingerprint", None)
     conditions = decoder.conditions.to_json() if isinstance(decoder, StopSequenceDecoder) else None
     return Header(
-        machine=next(name for kind, name in _NAMES.items() if isinstance(decoder, kind)),
+        machine="decode_stream" if conditions is None else "stop",
         tokenizer=str(getattr(tokenizer, "name", None) or ""),
         tokenizer_class=type(tokenizer).__name__,
         fingerprint=fingerprint if isinstance(fingerprint, str) else None,
@@ -271,15 +258,8 @@ def _header(decoder: Traceable) -> Header:
         options=decoder.options,
         conditions=conditions,
         after_prompt=decoder.num_tokens + decoder.num_prompt_tokens > 0,
-        versions={name: _version(name) for name in ("streamdec", "tokenizers")},
+        versions=versions_of(["tokenizers"]),
     )
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # run from its sources
-        return "not installed"
 
 
 def _as_chunk(given: str | Chunk) -> Chunk:
@@ -287,13 +267,33 @@ def _as_chunk(given: str | Chunk) -> Chunk:
 
 
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
-    """Return the result of a method of the tokenizer, of type ``kind``.
-
-    Returns None if there is no such result.
-    """
+    """Return what the tokenizer answers; None if it is not of type ``kind``."""
     ask = getattr(tokenizer, name, None)
     try:
         found = None if ask is None else ask(token_id)
     except Exception:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
         return None
     return found if isinstance(found, kind) else None
+
+
+def possible_stops(decoder: Traceable) -> tuple[str, ...]:
+    """Return the stops that jailed text may become, by where they begin."""
+    if not decoder.jailed:
+        return ()
+    # The matcher's own state is read: the jailed text does not show what a look-behind has seen,
+    # or where ``ignore_stops_between`` switched the stops on.
+    tail, conditions = decoder._state.seen.tail, decoder.conditions
+    ages: list[int] = []
+    if isinstance(tail, PatternTail):
+        ages = [state.oldest for state in tail.states]
+        tail = tail.strings
+    begun = [(_begun(stop, tail), stop) for stop in conditions.stop]
+    begun += zip(ages, conditions.stop_regex, strict=True)
+    found = sorted((-size, stop) for size, stop in begun if size)
+    return tuple(stop for _, stop in found)
+
+
+def _begun(stop: str, tail: str) -> int:
+    """Return how many code points of ``stop``, but not all, end ``tail``."""
+    sizes = range(min(len(stop) - 1, len(tail)), 0, -1)
+    return next((size for size in sizes if tail.endswith(stop[:size])), 0)

@@ -1,14 +1,14 @@
 """The verdict on a trace: whether its text equals the decode of all its ids.
 
-The oracle is ``decode()`` of the ids up to the stop, not the traced decoder or its matcher. The
-decoder only says which stop it found and where it began, so text that was lost before a stop is
-found too.
+The oracle is ``decode()`` of the ids up to the stop. The traced decoder only says which stop it
+found and where, so text that was lost before a stop is noticed too.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
 from streamdec.chunks import StopMatch
@@ -17,8 +17,7 @@ from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
 
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
-_SHOWN = 24
-"""The number of characters that are shown around a difference."""
+_SHOWN = 24  # characters around a difference
 _EXACT = 'except runs of bad bytes; byte_fallback="exact" outputs them as decode() does'
 
 
@@ -29,14 +28,10 @@ def verdict_on(
     prompt: Sequence[int] | None,
     match: StopMatch | None = None,
 ) -> Verdict:
-    """Compare the text of ``trace`` with the decode of ``tokenizer``.
+    """Compare the text of ``trace`` with the decode of its ``ids``.
 
-    Args:
-        trace: The trace.
-        tokenizer: Its tokenizer.
-        ids: The ids of the trace.
-        prompt: The ids before the trace; None if they are unknown.
-        match: The stop that ended the stream; None without one.
+    ``prompt`` are the ids before the trace, None if they are unknown. ``match`` is the stop that
+    ended the stream, None without one.
     """
     options = trace.header.options
     for name, value in _UNKNOWN_TO_DECODE.items():
@@ -69,13 +64,11 @@ def _compared(
 
 
 def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:
-    """Yield how many of the first ids may have produced the text.
+    """Yield how many first ids may have produced the text, the likeliest first.
 
-    The most likely number comes first. Each comes with whether the text must be the full decode of
-    these ids, or only its beginning. If ids stop the stream, the text is that of the ids before
-    them, although the first stop id may still complete it (such as the space after a word). If a
-    string stops the stream, it is usually found in the text of all ids. It can also be found in
-    text that a stop id flushed.
+    Each comes with whether the text must be the full decode of these ids, or only its beginning. If
+    an id stops the stream, the text is that of the ids before it. If a string stops the stream, it
+    is in the text of all ids, or in text that a stop id flushed.
     """
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True
@@ -92,10 +85,9 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
 def _fits(
     text: str, expected: str, generated: str, match: StopMatch | None, *, is_all: bool
 ) -> bool:
-    """Return whether ``text`` is ``expected``, or only its beginning.
+    """Return whether ``text`` is ``expected``, or begins it without ``is_all``.
 
-    With ``is_all``, ``text`` must be all of ``expected``. With ``match``, ``generated`` must end
-    where the match ends, or where it begins if the match is not visible.
+    With ``match``, ``generated`` must end where the match ends, or begins if it is hidden.
     """
     if match is not None and len(generated) != (match.end if match.visible else match.start):
         return False
@@ -130,10 +122,7 @@ class _Reference:
         return self._tokenizer.decode(ids, skip_special_tokens=skip)
 
     def texts(self, count: int) -> Iterator[tuple[str, str]]:
-        """Yield ``whole(count)`` and other correct texts.
-
-        Each comes with a remark for the verdict.
-        """
+        """Yield ``whole(count)`` and other correct texts, each with a remark."""
         whole = self.whole(count)
         yield whole, ""
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
@@ -152,10 +141,9 @@ class _Reference:
 
 
 def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> int | None:
-    """Return the first token after which the code point ``at`` is wrong.
+    """Return the token after which code point ``at`` is wrong; None for the flush.
 
-    After this token another code point is output or jailed, or the right one is decided and
-    neither output nor jailed. Returns None if it is only wrong after the flush.
+    After it another code point is output or jailed, or the decided one is neither.
     """
 
     def is_decided(index: int) -> bool:
@@ -178,7 +166,4 @@ def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> in
 
 def _same(one: str, other: str) -> int:
     """Return the number of equal first code points."""
-    for position, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return position
-    return min(len(one), len(other))
+    return len(commonprefix([one, other]))  # noqa: RUF071 (not paths)

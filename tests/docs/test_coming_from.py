@@ -200,35 +200,6 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
         assert rows[row] == [repr(stop), repr(ours(stops).feed(ids).stop_reason)]
 
 
-def test_the_names_of_vllm() -> None:
-    vllm = vllm_modules()
-    from vllm.exceptions import VLLMValidationError
-    from vllm.tokenizers import detokenizer_utils
-    from vllm.v1.engine import detokenizer as detokenizers
-
-    names = names_of("vLLM")
-    params = vllm.SamplingParams()
-    for name in (
-        "stop", "stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos",
-        "max_tokens", "skip_special_tokens", "spaces_between_special_tokens", "detokenize",
-        "output_kind", "stream_interval", "n", "logprobs", "repetition_detection", "bad_words",
-        "structured_outputs", "thinking_token_budget",
-    ):  # fmt: skip
-        assert f"`{name}" in names
-        assert hasattr(params, name)
-    assert params.max_tokens == 16
-    with pytest.raises(VLLMValidationError, match="only supported when detokenize is True"):
-        vllm.SamplingParams(detokenize=False, stop="User:")
-    for module, found in (
-        (detokenizers, ["FastIncrementalDetokenizer", "SlowIncrementalDetokenizer"]),
-        (detokenizers, ["check_stop_strings"]),
-        (detokenizer_utils, ["detokenize_incrementally", "convert_prompt_ids_to_tokens"]),
-    ):
-        for name in found:
-            assert f"`{name}" in names
-            assert hasattr(module, name)
-
-
 # --- mlx-lm ---------------------------------------------------------------------------------------
 
 

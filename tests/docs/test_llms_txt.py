@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 import runpy
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-import streamdec
 from tests.support.pages import ROOT
 
 TEXT: str = runpy.run_path(str(ROOT / "docs" / "llms_txt.py"))["text"]()
@@ -55,15 +52,3 @@ def test_its_code_runs(
     assert capsys.readouterr().out == "It is 42."
     exec(by_hand, names)
     assert capsys.readouterr().out == "It is 42."
-
-
-def test_the_names_in_the_file_exist() -> None:
-    options = {each.name for each in dataclasses.fields(streamdec.StopConditions)}
-    listed = re.search(r"themselves: (.+?)\.\s+There is no", TEXT, re.DOTALL)
-    assert listed is not None
-    assert {*re.findall(r"`(\w+)`", listed[1])} == options
-    gist = TEXT.partition("\n## ")[0]
-    for name in re.findall(r"`([A-Z]\w+)[.(`]", gist):
-        assert hasattr(streamdec, name), name
-    for module, name in re.findall(r"`(streamdec\.[\w.]+)\.([A-Z]\w+)`", gist):
-        assert hasattr(import_module(module), name), name

@@ -24,9 +24,7 @@ OWN_PAGES = [*sorted(PAGES), *READMES]
 
 RUN_BY = {
     "docs/explanation/performance.md": ["tests/test_benchmarks.py"],
-    "docs/how-to/check-your-detokenizer.md": [
-        "tests/testing/test_how_to.py",
-    ],
+    "docs/how-to/check-your-detokenizer.md": ["tests/testing/test_how_to.py"],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
         "tests/integrations/llama_cpp/test_llama_cpp.py",
@@ -44,9 +42,7 @@ RUN_BY = {
 }
 """The tests that run the blocks of a page, where it is not this one."""
 
-PARTS = [
-    Page("docs/tutorial.md", until="Serve it"),
-]
+PARTS = [Page("docs/tutorial.md", until="Serve it")]
 """Parts of these pages that are run here."""
 
 SLOW = {"docs/how-to/check-a-model.md", "docs/how-to/write-a-backend.md"}
@@ -149,55 +145,6 @@ def test_install_lines_work_before_and_after_the_first_release() -> None:
     wrong = FROM_A_CLONE if published else FROM_AN_INDEX
     found = {page: wrong.findall(Page(page).text) for page in OWN_PAGES}
     assert {page: lines for page, lines in found.items() if lines} == {}
-
-
-@pytest.mark.parametrize(
-    ("line", "index", "clone"),
-    [
-        ("pip install streamdec-vllm", True, False),
-        ("pip install 'streamdec[cli]'", True, False),
-        ("pip install . ./plugins/vllm", False, True),
-        ("pip install -e '.[test]'", False, False),
-        ("pip install -e '.[cli]' && streamdec demo", False, False),
-        ("pip install '.[testing]' --group vllm", False, False),
-        ("pip install './streamdec[cli,chat]'", False, True),
-        ("pip install openai", False, False),
-    ],
-)
-def test_an_install_line_is_from_an_index_a_clone_or_neither(
-    line: str, index: bool, clone: bool
-) -> None:
-    assert bool(FROM_AN_INDEX.search(line)) is index
-    assert bool(FROM_A_CLONE.search(line)) is clone
-
-
-NEEDS = {
-    "bulk": r"BulkDecoder|streamdec bulk",
-    "chat": r"apply_chat_template|ChatTemplate|chat render|preflight",
-    "cli": r"^(?:.*\| )?streamdec [a-z]",
-    "otel": r"OpenTelemetryMetrics",
-    "prometheus": r"PrometheusMetrics",
-    "server": r"streamdec\.server|streamdec serve",
-    "testing": r"streamdec\.testing",
-}
-"""What code has that needs an extra."""
-
-
-def test_a_page_names_the_extras_that_its_code_needs() -> None:
-    missing = {}
-    for page in map(Page, OWN_PAGES):
-        code = "\n".join(page.of_kind("python") + page.of_kind("sh"))
-        needed = {extra for extra, uses in NEEDS.items() if re.search(uses, code, re.MULTILINE)}
-        missing[page.path] = needed - extras_of(page.text)
-    assert {path: extras for path, extras in missing.items() if extras} == {}
-
-
-def test_pages_with_dependency_groups_say_which_pip_has_them() -> None:
-    pages = {path: Page(path).text for path in [*OWN_PAGES, "CONTRIBUTING.md"]}
-    in_group = re.compile(r"pip install .*--group")
-    with_groups = {path for path, text in pages.items() if in_group.search(text)}
-    assert len(with_groups) >= 2
-    assert {path for path in with_groups if "needs pip 25.1 or newer" not in pages[path]} == set()
 
 
 LINK = re.compile(r"^- \[[^\]]+\]\(([^)#:\s]+)\): ", re.MULTILINE)

@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import Metric
 
 from streamdec.core import stop_sets
 from streamdec.fastpath.options import VARIABLE
-from streamdec.metrics.instruments import STATISTICS, Instrument
+from streamdec.metrics.instruments import Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording
 from tests.metrics.activity import Samples, act, counted, parsed
@@ -30,7 +30,7 @@ class Run:
 
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    before = {each: value for source in STATISTICS for each, value in readings(source)}
+    before = dict(readings())
     with pytest.MonkeyPatch.context() as patch, recording() as told, counted() as made:
         patch.delenv(VARIABLE, raising=False)
         patch.setattr(stop_sets, "MAX_SETS", 64)

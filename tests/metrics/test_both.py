@@ -16,7 +16,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from streamdec import hooks
 from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
-from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER, Record, Recorder
+from streamdec.metrics import recorder as recorder_module
+from streamdec.metrics.recorder import OTHER, Record, Recorder
 from tests.metrics.activity import Letters, Samples, counted, hooked, parsed, read
 from tests.metrics.conftest import Run
 
@@ -36,28 +37,8 @@ def test_opentelemetry_and_prometheus_export_equal_values(ran: Run) -> None:
     assert {key: translated[key] for key in own} == pytest.approx(own)
 
 
-def test_eight_threads_lose_nothing() -> None:
-    """All begin with labels that are new."""
-    barrier = threading.Barrier(8)
-
-    def work(_: int) -> None:
-        tokenizer = Letters()
-        barrier.wait()
-        for _ in range(50):
-            read([0, 1, 2], tokenizer, stop="c")
-
-    with counted() as made, ThreadPoolExecutor(8) as threads:
-        list(threads.map(work, range(8)))
-        for samples in (parsed(made.prometheus), parsed(made.translated)):
-            labels = {("tokenizer_type", "Letters"), ("route", "window")}
-            assert samples["streamdec_stream_tokens_sum", frozenset(labels)] == 1_200
-            assert samples["streamdec_stream_characters_total", frozenset(labels)] == 800
-            stopped = frozenset({*labels, ("finish_reason", "stop")})
-            assert samples["streamdec_streams_total", stopped] == 400
-
-
 class Slow(Recorder):
-    """Records its calls, and waits."""
+    """Records what it is asked to make, and waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,33 +64,17 @@ def test_threads_that_meet_new_labels_at_once_share_what_is_made_for_them() -> N
     assert len(recorder.asked) == len({*recorder.asked}) == 6
 
 
-def prometheus() -> Recorder:
-    return PrometheusMetrics(prometheus_client.CollectorRegistry())
-
-
-def opentelemetry() -> Recorder:
-    return OpenTelemetryMetrics(MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False))
-
-
-@pytest.mark.parametrize("make", [prometheus, opentelemetry])
-def test_failed_loads_do_not_use_up_the_label_limit(
-    make: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metrics = make()
-    bound: list[dict[str, str]] = []
-    bind = metrics._bind
-
-    def note(instrument: Instrument, labels: dict[str, str]) -> Record:
-        bound.append(labels)
-        return bind(instrument, labels)
-
-    monkeypatch.setattr(metrics, "_bind", note)
-    for number in range(MAX_LABEL_SETS + 10):
-        metrics.loaded(Loaded("", f"no such {number}", "", 0.1, 0, "TokenizerLoadError"))
-    metrics.loaded(Loaded("gguf", "./model", "gguf", 0.1, 500, None))
-    assert {"error_type": "TokenizerLoadError"} in bound
-    assert {"tokenizer_type": "gguf", "tokenizer": "./model"} in bound
-    assert not any(OTHER in labels.values() for labels in bound)
+def test_names_that_callers_choose_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And failed loads, whose names are not kept, do not use up the limit."""
+    monkeypatch.setattr(recorder_module, "MAX_LABEL_SETS", 10)
+    recorder = Slow()
+    for number in range(20):
+        recorder.loaded(Loaded("", f"no such {number}", "", 0.1, 0, "TokenizerLoadError"))
+    assert {labels for _, labels in recorder.asked} == {("TokenizerLoadError",)}
+    for number in range(20):
+        recorder.loaded(Loaded("gguf", f"./{number}", "gguf", 0.1, 500, None))
+    sizes = [labels for each, labels in recorder.asked if "tokenizer" in each.labels]
+    assert sizes == [*(("gguf", f"./{number}") for number in range(9)), (OTHER, OTHER)]
 
 
 def test_a_path_that_is_not_utf_8_can_be_exported() -> None:

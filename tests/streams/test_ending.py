@@ -214,9 +214,6 @@ async def test_an_iterator_is_closed_although_on_stop_raises(kind: Kind) -> None
     assert engine.closings == 1
 
 
-# --- without an event loop ------------------------------------------------------------------------
-
-
 def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
     """After all text; and no coroutine is left behind."""
 
@@ -233,25 +230,20 @@ def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
     assert engine.closings == 1
 
 
-async def test_an_interrupt_in_an_asynchronous_on_stop_still_closes() -> None:
-    async def abort() -> None:
-        raise KeyboardInterrupt
-
-    engine = Engine([A, B])
-    with pytest.raises(KeyboardInterrupt):
-        async with stream(engine, TOKENIZER, on_stop=abort) as chunks:
-            await anext(chunks)
-    assert engine.is_closed
-
-
-def test_an_interrupt_in_on_stop_still_closes() -> None:
+async def test_an_interrupt_in_on_stop_still_closes(kind: Kind) -> None:
     def abort() -> None:
         raise KeyboardInterrupt
 
-    engine = PlainEngine([A, B])
-    with pytest.raises(KeyboardInterrupt), iter_chunks(engine, TOKENIZER, on_stop=abort) as chunks:
-        next(chunks)
-    assert engine.is_closed
+    async def abort_later() -> None:
+        await checkpoint()
+        raise KeyboardInterrupt
+
+    for on_stop in (abort, abort_later)[: 2 if kind.engine is Engine else 1]:
+        engine = kind.engine([A, B])
+        with pytest.raises(KeyboardInterrupt):
+            async with kind.stream(engine, TOKENIZER, on_stop=on_stop) as chunks:
+                await anext(chunks)
+        assert engine.is_closed
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------

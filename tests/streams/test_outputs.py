@@ -158,7 +158,7 @@ def sglang(*ids: int, index: int = 0, reason: Any = None) -> dict[str, Any]:
 
 
 def vllm(*ids: int, **kwargs: Any) -> RequestOutput:
-    return RequestOutput([Completion(ids, **kwargs)], finished="finish_reason" in kwargs)
+    return RequestOutput([Completion([*ids], **kwargs)], finished="finish_reason" in kwargs)
 
 
 EXPECTED = [Chunk("a"), Chunk("bc"), Chunk("", "stop", 7)]

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    Chunk,
-    DecoderPool,
-    MockTokenizer,
-    StopSequenceDecoder,
-    iter_chunks,
-    stream,
-)
+from streamdec import Chunk, DecoderPool, MockTokenizer, StopSequenceDecoder, iter_chunks, stream
 from streamdec.streams import DecoderOptions
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording

@@ -19,7 +19,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, StopSequenceDecoder, TextStream, stream, wrap
-from streamdec.streams import async_closing as closing
+from streamdec.streams import closing
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 IDS = [0, 1, 2, 3]

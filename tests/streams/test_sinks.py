@@ -54,8 +54,7 @@ rounds_of_ids = st.lists(
     st.dictionaries(
         st.sampled_from("abc"),
         st.one_of(
-            st.integers(0, len(TOKENS) - 1),
-            st.lists(st.integers(-1, len(TOKENS) - 1), max_size=4),
+            st.integers(0, len(TOKENS) - 1), st.lists(st.integers(-1, len(TOKENS) - 1), max_size=4)
         ),
     ),
     max_size=12,

@@ -7,16 +7,14 @@ is not there, and those after constants and fields are found as well.
 from __future__ import annotations
 
 import ast
-import builtins
 import doctest
-import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tests.support.public_api import public_names
@@ -177,214 +175,79 @@ def _attribute_docstrings(path: str) -> dict[str, str]:
 
 # --- what is raised -------------------------------------------------------------------------------
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def raised_by(member: Member) -> set[str]:
-    """The exceptions that ``raise`` statements of a function name, and of its private helpers.
+    """The exceptions that ``raise`` statements of a function name, except those in a ``try`` block.
 
-    Those of other modules are not followed, so there may be more; those that are caught again, or
-    that a ``with`` may make others of, are left out. Of a class it is what making one raises.
+    Of a class it is what making one raises.
     """
     value = _function_of(member.value)
     if inspect.isclass(value):
-        found: set[str] = set()
-        for name in ("__new__", "__init__", "__post_init__"):
-            owner = next((base for base in value.__mro__ if name in base.__dict__), object)
-            if owner.__module__.startswith("streamdec"):
-                found |= _Reader(owner.__module__).raised(owner.__qualname__, name)
-        return found
+        made = [value.__dict__.get(name) for name in ("__new__", "__init__", "__post_init__")]
+        return {error for each in filter(None, made) for error in _raised_in(each)}
     if member.is_property:
         value = getattr(value, "fget", getattr(value, "func", None))
-    else:
-        value = inspect.unwrap(value)
-    class_name = "" if member.owner is None else member.owner.__qualname__
-    return _Reader(value.__module__).raised(class_name, value.__name__)
+    return _raised_in(inspect.unwrap(value))
 
 
-class _Reader:
-    """Reads the functions of one module."""
-
-    def __init__(self, module: str) -> None:
-        loaded: Any = importlib.import_module(module)
-        self._names = vars(loaded)
-        self._functions = _functions_of(module)
-        self._seen: set[tuple[str, str]] = set()
-
-    def raised(self, class_name: str, name: str) -> set[str]:
-        key = class_name, name
-        function = self._functions.get(key)
-        if function is None or key in self._seen:
-            return set()
-        self._seen.add(key)
-        return set(self._in(function.body, class_name, ()))
-
-    def _in(self, nodes: list[Any], class_name: str, caught: tuple[type, ...]) -> Iterator[str]:
-        for node in nodes:
-            if isinstance(node, (*_DOCUMENTED, ast.Lambda)) or _may_catch(node):
-                continue
-            if isinstance(node, ast.Try):
-                handled = tuple(kind for each in node.handlers for kind in self._kinds(each.type))
-                yield from self._in(node.body, class_name, (*caught, *handled))
-                rest = [*node.orelse, *node.finalbody, *node.handlers]
-                yield from self._in(rest, class_name, caught)
-                continue
-            if isinstance(node, ast.Raise) and node.exc is not None:
-                called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-                for kind in self._kinds(called):
-                    if not issubclass(kind, caught):
-                        yield kind.__name__
-            if isinstance(node, ast.Call):
-                for name in self.raised(*self._called(node.func, class_name)):
-                    if not issubclass(self._kind(name), caught):
-                        yield name
-            yield from self._in(list(ast.iter_child_nodes(node)), class_name, caught)
-
-    def _called(self, function: ast.expr, class_name: str) -> tuple[str, str]:
-        """The class and the name of a private function of this module; or of none."""
-        if isinstance(function, ast.Name) and function.id.startswith("_"):
-            return "", function.id
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr.startswith("_")
-            and isinstance(function.value, ast.Name)
-            and function.value.id in ("self", "cls")
-        ):
-            return class_name, function.attr
-        return "", ""
-
-    def _kinds(self, node: ast.expr | None) -> Iterator[type]:
-        if node is None:
-            yield BaseException
-        elif isinstance(node, ast.Tuple):
-            for each in node.elts:
-                yield from self._kinds(each)
-        elif isinstance(node, ast.Name):
-            named = self._names.get(node.id, getattr(builtins, node.id, None))
-            for kind in named if isinstance(named, tuple) else (named,):
-                is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
-                if is_error and kind is not NotImplementedError:  # a base class leaves it to others
-                    yield kind
-
-    def _kind(self, name: str) -> type:
-        kind: type = self._names.get(name) or getattr(builtins, name)
-        return kind
+def _raised_in(function: Any) -> set[str]:
+    function = _function_of(function)
+    code = getattr(function, "__code__", None)
+    if not str(getattr(code, "co_filename", "")).startswith(f"{ROOT / 'streamdec'}"):
+        return set()
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    return {*_raises(list(getattr(tree, "body", [])))}
 
 
-def _may_catch(node: ast.AST) -> bool:
-    """Whether it is a ``with`` that may make others of exceptions: any but that of a lock."""
-    if not isinstance(node, ast.With):
-        return False
-    return any("lock" not in ast.unparse(item.context_expr) for item in node.items)
-
-
-@cache
-def _functions_of(module: str) -> dict[tuple[str, str], _Function]:
-    """The functions of a module by the names of class and function."""
-    loaded = importlib.import_module(module)
-    tree = ast.parse(Path(_file_of(loaded)).read_text("utf-8"))
-    found: dict[tuple[str, str], _Function] = {}
-    for node in tree.body:
-        if isinstance(node, _Function):
-            found["", node.name] = node
-        elif isinstance(node, ast.ClassDef):
-            found |= {
-                (node.name, each.name): each for each in node.body if isinstance(each, _Function)
-            }
-    return found
-
-
-def _file_of(module: ModuleType) -> str:
-    assert module.__file__ is not None
-    return module.__file__
+def _raises(nodes: list[Any]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, (*_DOCUMENTED, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Try):
+            yield from _raises([*node.handlers, *node.orelse, *node.finalbody])
+            continue
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            name = ast.unparse(called)
+            if name.endswith("Error") and name != "NotImplementedError":
+                yield name
+        yield from _raises(list(ast.iter_child_nodes(node)))
 
 
 # --- their texts ----------------------------------------------------------------------------------
 
 
-def says(
-    member: Member,
-    word: str,
-    resolve: Callable[[str], Member | None],
-    *,
-    by_class: bool = True,
-) -> bool:
-    """Whether a docstring has ``word``, or one that it refers to; ``by_class``: or its class's.
+def says(member: Member, word: str) -> bool:
+    """Whether the docstring of ``member`` or of its class has ``word``, or refers to another one.
 
     It refers to it by a sentence that says what something else raises ("Raises what ``step``
     raises"), or that it is as something else ("All else as for ``restore``").
     """
-    return _says(member, resolve, by_class, lambda text: _has(text, word), word)
+    return any(_has(text, word) or _REFERRING.search(text) for text in _texts(member))
 
 
-def says_parameter(member: Member, name: str, resolve: Callable[[str], Member | None]) -> bool:
+def says_parameter(member: Member, name: str) -> bool:
     """The same of a parameter: as code, or at the head of its line under ``Args``.
 
     Many are called as common words are (``text``, ``to``, ``only``).
     """
     head = re.compile(rf"^\s*(?:\w+, )*\*{{0,2}}{name}(?:, \*{{0,2}}\w+)*:", re.MULTILINE)
-
-    def has(text: str) -> bool:
-        return head.search(text) is not None or _has(" ".join(_CODE.findall(text)), name)
-
-    return _says(member, resolve, True, has, name)
+    return any(
+        head.search(text) or _has(" ".join(_CODE.findall(text)), name) or _REFERRING.search(text)
+        for text in _texts(member)
+    )
 
 
 _CODE = re.compile(r"``(.+?)``", re.DOTALL)
+_REFERRING = re.compile(r"\b[Rr]aises? what\b|\b[Aa]s (?:for|of|``|:\w+:)|\b[Ss]ee\b|\ball else\b")
 
 
-def _says(
-    member: Member,
-    resolve: Callable[[str], Member | None],
-    by_class: bool,
-    has: Callable[[str], bool],
-    field: str,
-) -> bool:
-    """Whether ``has`` a docstring, or one that it refers to; or it is of a class with ``field``."""
-    seen: set[str] = set()
-    waiting = [member]
-    while waiting:
-        each = waiting.pop()
-        if each.path in seen:
-            continue
-        seen.add(each.path)
-        fields = attribute_docstrings(each.value) if inspect.isclass(each.value) else {}
-        if has(_prose(each.doc)) or field in fields:
-            return True
-        waiting += filter(None, map(resolve, _references_in(each)))
-        if by_class and each.owner is not None:
-            home = f"{each.owner.__module__}.{each.owner.__name__}"
-            waiting += filter(None, [resolve(each.path.rpartition(".")[0])])
-            waiting.append(Member(home, each.owner, None))
-    return False
-
-
-def _prose(text: str) -> str:
-    """A docstring without its examples: what is only in one of them is not said."""
-    parts = doctest.DocTestParser().parse(text)
-    return "".join(part for part in parts if isinstance(part, str))
+def _texts(member: Member) -> list[str]:
+    """The docstrings of a member and of its class, without their examples."""
+    docs = [member.doc] + ([inspect.getdoc(member.owner) or ""] if member.owner else [])
+    parts = [doctest.DocTestParser().parse(doc) for doc in docs]
+    return ["".join(part for part in each if isinstance(part, str)) for each in parts]
 
 
 def _has(text: str, word: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
-
-
-_REFERRING = re.compile(r"\b[Rr]aises? what\b|\b[Aa]s (?:for|of|``|:\w+:)|\b[Ss]ee\b|\ball else\b")
-_NAMES = re.compile(r"`~?([\w.]+)(?:\(\))?`|\b([A-Z]\w*[a-z]\w*[A-Z]\w*)\b|\b(Sequence|Face)\b")
-
-
-def _references_in(member: Member) -> Iterator[str]:
-    """What a docstring says something is raised by as well, as paths that may be none."""
-    before = member.path.rpartition(".")[0]
-    prefix = before if member.owner else member.path
-    for sentence in re.split(r"(?<=[.:;])\s|\n\n", member.doc):
-        flat = " ".join(sentence.split())
-        if not _REFERRING.search(flat):
-            continue
-        for found in _NAMES.findall(flat):
-            name = "".join(found)
-            last = name.rpartition(".")[2]
-            yield from (f"{place}.{last}" for place in (prefix, before, "streamdec"))
-            yield from (name, f"streamdec.{name}")
-        if "the constructor" in flat:
-            yield prefix

@@ -94,10 +94,7 @@ def test_the_panel_has_all_of_the_token(page: Browser) -> None:
         (10, "No text is output. It is a special token, which is skipped"),
         (11, "The tokenizer has no token with this id. No text is output."),
         (13, "No text is output. The token has no text here."),
-        (
-            17,
-            "“↵Us” is jailed: it may become the stop “↵User:”. It becomes the stop at token",
-        ),
+        (17, "“↵Us” is jailed: it may become the stop “↵User:”. It becomes the stop at token"),
         (18, "The stop “↵User:” is complete with this token: the stream ends here."),
     ],
 )

@@ -63,15 +63,3 @@ def test_each_possible_stop_would_jail_text(situation: Situation) -> None:
 def test_possible_stops_are_named_in_the_order_of_their_beginnings() -> None:
     stops, patterns = ["cX", "bcX", "aX"], ["abc[XY]", "X"]
     assert may_become([3, 2], stop=stops, stop_regex=patterns) == ("abc[XY]", "bcX", "cX")
-
-
-def test_a_pattern_may_look_back_at_text_that_was_output() -> None:
-    patterns = ["(?<=a)bc", r"(?<!a)b.", "^bc", r"\Bb[cd]", "bX"]
-    assert may_become([0, 1], stop_regex=patterns) == ("(?<=a)bc", r"\Bb[cd]", "bX")
-    assert may_become([1], stop_regex=patterns) == (r"(?<!a)b.", "^bc", "bX")
-
-
-def test_stops_before_a_gate_are_not_named() -> None:
-    gate = {"ignore_stops_between": ("n", "b"), "starts_inside": True}
-    assert may_become([0], stop="ax", **gate) == ()
-    assert may_become([1, 0], stop=["ax", "bax"], **gate) == ("ax",)

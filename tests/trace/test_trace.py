@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,6 @@ from streamdec import (
 )
 from streamdec.errors import FinishedError, TokenIdError
 from streamdec.trace import Tracer, Verdict
-from streamdec.trace.html import html_page
 from streamdec.trace.verdict import verdict_on
 
 TOKENS = [
@@ -66,12 +64,7 @@ def test_a_traced_token_has_its_state_and_output() -> None:
     tracer.step_batch([6, 7, 13, UNKNOWN, 3, 4])
     last = tracer.step(5)
     half, whole, skipped, unknown, newline, us, end = tracer.trace().tokens
-    assert (half.token_id, half.data, half.text, half.held) == (
-        6,
-        b"\xf0\x9f",
-        "",
-        b"\xf0\x9f",
-    )
+    assert (half.token_id, half.data, half.text, half.held) == (6, b"\xf0\x9f", "", b"\xf0\x9f")
     assert (whole.text, whole.held) == ("😀", b"")
     assert [token.kind for token in (half, skipped, unknown)] == ["text", "skipped", "unknown"]
     assert (newline.jailed, newline.may_become) == ("\n", ("\nUs\n", "\nUser:"))
@@ -79,12 +72,9 @@ def test_a_traced_token_has_its_state_and_output() -> None:
     assert (end.chunk, end.finish_reason, end.stop_reason) == (1, "stop", "\nUser:")
     assert last.stop_reason == end.stop_reason
     assert [token.position for token in (half, whole, newline, us, end)] == [0, 0, 1, 2, 4]
-
-
-def test_a_special_token_that_is_shown_is_not_a_skipped_one() -> None:
-    tracer = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
-    assert tracer.step(13) == "<end>"
-    assert tracer.trace().tokens[0].kind == "special"
+    shown = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
+    assert shown.step(13) == "<end>"
+    assert shown.trace().tokens[0].kind == "special"
 
 
 def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
@@ -259,17 +249,6 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
 
 
 # --- no text of users -----------------------------------------------------------------------------
-
-
-def test_text_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
-    tracer.step_batch([0, 3, 4])
-    with pytest.raises(TokenIdError):
-        tracer.step(-1)
-    tracer.flush()
-    html_page(tracer.trace())
-    assert caplog.records == []
 
 
 # --- the verdict on runs of bytes -----------------------------------------------------------------

@@ -13,12 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
 from tests import test_stop_patterns

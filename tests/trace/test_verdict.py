@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer, Verdict
 from streamdec.trace.records import TokenRecord
@@ -76,6 +71,14 @@ def test_a_prompt_is_known_again_after_a_reset() -> None:
     tracer.step(3)
     tracer.flush()
     assert tracer.trace().verdict == Verdict(equal=True)
+
+
+def test_a_stop_in_the_text_that_a_stop_id_ends_is_no_difference() -> None:
+    """The id would complete the character, of which the stop has the U+FFFD."""
+    tracer = traced([0, 2, 3], visible_stop=" \ufffd", stop_token_ids=[3])
+    trace = tracer.trace()
+    assert (trace.text, tracer.match.stop) == ("Hi \ufffd", " \ufffd")
+    assert trace.verdict == Verdict(equal=True)
 
 
 def test_a_decode_that_raises_gives_no_verdict() -> None:

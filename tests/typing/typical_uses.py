@@ -38,10 +38,7 @@ from streamdec.metrics import Hook, add_hook
 from streamdec.protocols import Decoder, Tokenizer
 from streamdec.streams import StopReason
 from streamdec.streams.text_iterator import TextIterator
-from streamdec.tokenizers import (
-    Encoding,
-    LoadedTokenizer,
-)
+from streamdec.tokenizers import Encoding, LoadedTokenizer
 
 
 class Words:

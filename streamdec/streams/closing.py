@@ -1,4 +1,4 @@
-"""Close an asynchronous source exactly once, also if the reader is cancelled.
+"""Close a source exactly once, also if its reader is cancelled.
 
 **Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
 does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
@@ -19,17 +19,95 @@ import inspect
 import math
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from functools import partial
 from types import AsyncGeneratorType
 from typing import Any, cast
 
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.sources import BaseClosing
+from streamdec.streams.reading import Reading
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
 """Seconds that closing may still take after the reader was cancelled."""
+
+
+Action = Callable[[], object]
+
+
+class BaseClosing:
+    """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
+
+    An error of closing is raised after the last chunk, or becomes a note on another error.
+    """
+
+    _is_done = False
+
+    def __init__(self, reading: Reading, iterator: Any, on_stop: Action | None) -> None:
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._reading = reading
+        self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+        self._on_stop = on_stop
+        self._errors: list[Exception] = []
+
+    def _due(self, cause: BaseException | None) -> list[Action]:
+        """Return the actions that close the source; none at later calls."""
+        if self._is_done:
+            return []
+        self._is_done = True
+        reading, report = self._reading, None
+        reading.disown()
+        if reading.statistics is not None:
+            report = partial(reading.statistics.end, reading.last, reading.error or cause)
+        on_stop = None if reading.source_ended else self._on_stop
+        # The report is last, so that a hook cannot keep the source open.
+        return [each for each in (on_stop, self._close, report) if each is not None]
+
+    def raise_errors(self, error: BaseException | None = None) -> None:
+        """Raise ``error``, or else the first error of closing. The others become notes."""
+        if error is None and self._errors:
+            error = self._errors.pop(0)
+        if error is not None:
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes."""
+        if error is None or isinstance(error, GeneratorExit):  # which no caller sees
+            return
+        for each in self._errors:
+            error.add_note(f"Closing the source raised too: {each!r}")
+        self._errors.clear()
+
+
+class Closing(BaseClosing):
+    """Closes a plain source."""
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )
 
 
 class AsyncClosing(BaseClosing):
@@ -39,7 +117,7 @@ class AsyncClosing(BaseClosing):
     """The task that entered this block, and its innermost cancel scope then."""
 
     async def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop``, unless the engine ended by itself; then close its iterator."""
+        """Do what ``Closing.close`` does."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
@@ -55,10 +133,7 @@ class AsyncClosing(BaseClosing):
             raise interrupt
 
     def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes, except to a cancellation.
-
-        For a cancellation the errors are kept, and ``raise_errors`` still raises them.
-        """
+        """Add the errors of closing to ``error`` as notes; keep them at a cancellation."""
         if not isinstance(error, anyio.get_cancelled_exc_class()):
             super().note_on(error)
 
@@ -83,17 +158,13 @@ class AsyncClosing(BaseClosing):
         return scope is not now
 
 
-def _is_of_generator(action: Callable[[], object]) -> bool:
+def _is_of_generator(action: Action) -> bool:
     """Whether ``action`` is a method of an asynchronous generator."""
     return isinstance(getattr(action, "__self__", None), AsyncGenerator)
 
 
-async def _awaited(action: Callable[[], object], result: Awaitable[object]) -> None:
-    """Await the ``result`` of ``action``.
-
-    Raises SourceError, which says what to change, if a generator exits its scopes in the wrong
-    order.
-    """
+async def _awaited(action: Action, result: Awaitable[object]) -> None:
+    """Await ``result``; SourceError if a generator exits its scopes out of order."""
     try:
         await result
     except BaseException as error:
@@ -120,13 +191,12 @@ HOLDS_A_SCOPE = (
 
 
 async def _shielded(
-    action: Callable[[], object], errors: list[Exception], interrupt: BaseException | None
+    action: Action, errors: list[Exception], interrupt: BaseException | None
 ) -> BaseException | None:
     """Call ``action``. Await its result in a separate task, if it is awaitable.
 
-    ``errors`` gets its error. ``interrupt`` is the ``task.cancel()`` that came before; None without
-    one. Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at
-    the next await.
+    ``errors`` gets its error. ``interrupt`` is an earlier ``task.cancel()``, or None; the result is
+    ``interrupt`` or a later one. (A cancelled scope raises again at the next await.)
     """
     owner = getattr(action, "__self__", None)
     if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
@@ -163,10 +233,7 @@ async def _shielded(
 async def _waited(
     done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
 ) -> BaseException | None:
-    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``.
-
-    ``interrupt`` and the result are as for ``_shielded``.
-    """
+    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
     cancelled = anyio.get_cancelled_exc_class()
     if interrupt is None:
         try:
@@ -191,10 +258,9 @@ async def _waited(
 
 
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
-    """Start ``work`` in a new task, outside the cancel scopes of this task.
+    """Start ``work`` in a new task with this context, but outside its cancel scopes.
 
-    ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
-    the context of this task, so that context variables can be reset.
+    ``done`` is set when the task has ended, also if it was cancelled before it began.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]
@@ -226,19 +292,16 @@ def _context() -> contextvars.Context:
     """Return the context of the running task of asyncio."""
     task: Any = asyncio.current_task()
     if hasattr(task, "get_context"):  # from Python 3.12 on
-        found: contextvars.Context = task.get_context()
-        return found
-    for each in gc.get_referents(task):
-        if isinstance(each, contextvars.Context):
-            return each
-    return contextvars.copy_context()
+        return cast(contextvars.Context, task.get_context())
+    referents = gc.get_referents(task)
+    known = (each for each in referents if isinstance(each, contextvars.Context))
+    return next(known, contextvars.copy_context())
 
 
 def _current_scope() -> tuple[Any, Any]:
-    """Return the running task, and its innermost cancel scope; None without one.
+    """Return the running task, and its innermost cancel scope or None.
 
-    No public function of anyio and trio tells it. Without these attributes no generator is known
-    to hold a scope.
+    The scope is in no public attribute. Without it no generator is known to hold a scope.
     """
     if runs_trio():
         task = sys.modules["trio.lowlevel"].current_task()
