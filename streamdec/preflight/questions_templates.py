@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamdec.chat import require_jinja2
+from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.engine_versions import Engine, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
@@ -81,7 +82,10 @@ def build_chat_template_env(profile: str = "classic", *, now: Clock | None = Non
     >>> environment.from_string("{{ {'ä': None} | tojson }}").render()
     '{"ä": null}'
     """
-    return _chat("environment").make_environment(profile, now=now)
+    require_jinja2()
+    from streamdec.chat.environment import make_environment
+
+    return make_environment(profile, now=now)
 
 
 def effective_template_kwargs(
@@ -214,18 +218,14 @@ _RULES = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}
 
 def _undeclared(template: str) -> frozenset[str]:
     """Return the variables not defined by a template, as ``jinja2.meta`` finds them."""
-    isolated = _chat("isolated")
-    pool = isolated.ChildPool(1, isolated.ChildLimits(cpu_seconds=1))
+    require_jinja2()
+    from streamdec.chat.isolated import ChildPool, undeclared_isolated
+
+    pool = ChildPool(1, ChildLimits(cpu_seconds=1))
     try:
-        found: frozenset[str] = isolated.undeclared_isolated(template, pool=pool)
-        return found
+        return undeclared_isolated(template, pool=pool)
     finally:
         pool.close()
-
-
-def _chat(module: str) -> Any:
-    """Return a module of streamdec.chat, or raise MissingExtraError without jinja2."""
-    return import_module("streamdec.chat._jinja").within(f"streamdec.chat.{module}")
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     >>> is_turn_marker_eos("path/to/model")
     []
     """
-    import_module("streamdec.chat._jinja").require_jinja2()
+    require_jinja2()
     view = View(open_snapshot(path), tuple(map(parse_engine, _ENGINES)), render=True)
     template = view.templates.default
     if template is None:

@@ -17,6 +17,7 @@ from importlib import import_module
 from time import monotonic
 from typing import Any, NamedTuple
 
+from streamdec.chat import require_jinja2
 from streamdec.errors import ChatTemplateError, MissingExtraError
 
 ANSWER = "qzanswerzq"
@@ -167,7 +168,7 @@ def probe(
     if source is None:
         return Probes(unavailable="there is no chat template")
     try:
-        import_module("streamdec.chat._jinja").require_jinja2()
+        require_jinja2()
     except MissingExtraError as error:
         return Probes(unavailable=str(error))
     try:

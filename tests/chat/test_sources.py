@@ -178,23 +178,6 @@ def test_a_folder_without_files_has_no_tokens(tmp_path: Path) -> None:
     assert sources.special_tokens_of(tmp_path) == {}
 
 
-# --- GGUF -----------------------------------------------------------------------------------------
-
-
-def test_the_templates_of_a_gguf_file() -> None:
-    path = Path("model.gguf")
-    assert sources.from_gguf({"tokenizer.ggml.model": "llama"}, path) is None
-    one = sources.from_gguf({"tokenizer.chat_template": "D"}, path)
-    assert one is not None
-    assert one.templates == "D"
-    assert str(one.origin) == "model.gguf: tokenizer.chat_template in its metadata"
-    several = sources.from_gguf(
-        {"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T"}, path
-    )
-    assert several is not None
-    assert several.templates == {"default": "D", "tool_use": "T"}
-
-
 # --- real snapshots -------------------------------------------------------------------------------
 
 SNAPSHOTS = {path.name: path for path in (SHARED.parent / "snapshots").glob("*")}

@@ -137,8 +137,8 @@ def test_isolation_is_a_bool() -> None:
         (b"a", "must be a str, a mapping of names to str or a list"),
         ({"default": 7}, "the template 'default' must be a str"),
         ({7: "a"}, "the template 7 must be a str"),
-        (["a"], "must hold objects with 'name' and 'template'"),
-        ([{"name": "a"}], "must hold objects with 'name' and 'template'"),
+        (["a"], "a list of objects with 'name' and 'template'"),
+        ([{"name": "a"}], "a list of objects with 'name' and 'template'"),
     ],
 )
 def test_objects_that_are_not_templates_are_rejected(template: Any, told: str) -> None:
@@ -172,12 +172,12 @@ def test_the_hardened_profile_rejects_a_message_that_is_not_a_dict() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"tools": {"type": "function"}}, "tools must be a list of JSON schemas, not dict"),
+        ({"tools": {"type": "function"}}, "tools must be a list of dicts, not dict"),
         (
             {"tools": [len]},
             "not builtin_function_or_method; transformers.utils.get_json_schema",
         ),
-        ({"documents": {"title": "a"}}, "documents must be a list, not dict"),
+        ({"documents": {"title": "a"}}, "documents must be a list of dicts, not dict"),
         ({"documents": ["a"]}, r"documents\[0\] must be a dict, not str"),
         ({"chat_template": 7}, "chat_template must be a name or a text, not int"),
     ],
@@ -206,7 +206,7 @@ def test_an_error_of_a_callers_object_becomes_a_template_error() -> None:
 
 
 def test_rendering_without_a_template_raises() -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template: pass one"):
+    with pytest.raises(ChatTemplateError, match="no chat template: none was given"):
         ChatTemplate(None).render(USER)
 
 
@@ -393,13 +393,13 @@ def test_without_jinja2_only_templates_fail_and_the_error_says_what_to_install()
 def test_an_old_jinja2_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import jinja2
 
-    from streamdec.chat import _jinja
+    from streamdec.chat import require_jinja2
     from streamdec.errors import MissingExtraError
 
     for version in ("3.1.5", "2.11", "3.0.9"):
         monkeypatch.setattr(jinja2, "__version__", version)
         with pytest.raises(MissingExtraError, match=r"need jinja2 3\.1\.6 or later"):
-            _jinja.require_jinja2()
+            require_jinja2()
     for version in ("3.1.6", "3.2.0", "4.0"):
         monkeypatch.setattr(jinja2, "__version__", version)
-        _jinja.require_jinja2()
+        require_jinja2()
