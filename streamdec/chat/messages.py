@@ -143,8 +143,9 @@ def openai_messages(
         separator: The string between joined texts. vLLM uses a line feed, SGLang a space.
 
     Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
-    over them. If they are not JSON, they become ``{}``, with a StreamdecWarning. Other null fields
-    and empty lists of tool calls are dropped.
+    over them. If they are not JSON, they become ``{}``, with a StreamdecWarning. The reasoning of a
+    message has both of its names, ``reasoning`` and ``reasoning_content``. Other null fields and
+    empty lists of tool calls are dropped.
 
     Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for a
     missing role, for missing or malformed content (an assistant's message may have tool calls
@@ -201,6 +202,10 @@ def _openai_message(
         data["content"] = _content(content, content_format, separator)
     elif profile == "classic" and ("content" in data or calls):
         data["content"] = ""
+    if data["role"] == "assistant":
+        # vLLM reads both names, and gives templates both.
+        reasoning = data.get("reasoning") or data.get("reasoning_content")
+        data |= {"reasoning": reasoning, "reasoning_content": reasoning}
     data["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(calls)] or None
     return {key: value for key, value in data.items() if value is not None}
 

@@ -171,6 +171,14 @@ def test_a_message_without_role_or_content_is_an_error(message: dict[str, Any], 
     assert str(raised.value) == f"message 1: {told}"
 
 
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_has_both_names_for_the_template(name: str) -> None:
+    """As in vLLM, whose clients send back ``reasoning``."""
+    template = ChatTemplate("{{ messages[0].reasoning_content }} {{ messages[0].reasoning }}")
+    messages = template.openai_messages([{"role": "assistant", "content": "4", name: "2+2"}])
+    assert template.render(messages) == "2+2 2+2"
+
+
 @pytest.mark.parametrize("field", ["refusal", "function_call"])
 def test_an_assistants_message_may_have_another_field_than_content(field: str) -> None:
     message = {"role": "assistant", field: "a"}
