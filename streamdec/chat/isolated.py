@@ -172,7 +172,7 @@ class ChildPool:
         except BaseException as error:
             with self._lock:
                 self._busy -= 1
-            if isinstance(error, ChildError):
+            if isinstance(error, ChildError | OSError):
                 raise _failed(error) from None
             raise
 
@@ -261,6 +261,6 @@ def _invalid(what: str) -> ChatTemplateError:
     return _failed(ChildError(f"the process sent an invalid answer: {what}"))
 
 
-def _failed(error: ChildError) -> ChatTemplateError:
-    code = RESOURCE_LIMIT if error.is_limit else CHILD_DIED
+def _failed(error: ChildError | OSError) -> ChatTemplateError:
+    code = RESOURCE_LIMIT if isinstance(error, ChildError) and error.is_limit else CHILD_DIED
     return ChatTemplateError(f"the template was stopped: {error}", code=code)
