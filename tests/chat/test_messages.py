@@ -65,17 +65,6 @@ def test_an_empty_list_of_tool_calls_is_removed(calls: Any) -> None:
     assert openai_messages([message]) == [{"role": "assistant", "content": "a"}]
 
 
-def test_a_template_that_iterates_over_arguments_takes_both_forms() -> None:
-    template = ChatTemplate(
-        "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() %}"
-        "{{ k }}={{ v }}{% endfor %}{% endfor %}"
-    )
-    with pytest.raises(ChatTemplateError):
-        template.render(called('{"a": 1}'))
-    assert template.render(template.openai_messages(called('{"a": 1}'))) == "a=1"
-    assert template.render(template.openai_messages(called({"a": 1}))) == "a=1"
-
-
 # --- content --------------------------------------------------------------------------------------
 
 

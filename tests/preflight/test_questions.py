@@ -25,8 +25,6 @@ from streamdec.preflight import (
 )
 from streamdec.preflight.examples import EXAMPLES, write_example
 from streamdec.preflight.preflight_report import RULES
-from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.turns import openers, probe
 from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.making import (
@@ -34,7 +32,6 @@ from tests.preflight.making import (
     Parts,
     added,
     control,
-    loaded_by_library,
     shared_snapshots,
 )
 
@@ -61,20 +58,6 @@ def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
     assert found[258].sources == ("tokenizer.json", "tokenizer_config.json", "eos_token")
     assert found[260].sources == ("tokenizer_config.json",)
     assert (found[260].content, found[260].special) == ("<|new|>", False)
-
-
-@pytest.mark.parametrize("folder", [*EXAMPLES, *REAL])
-def test_the_flags_are_those_that_the_library_has_in_the_end(
-    tmp_path: Path, folder: Path | str
-) -> None:
-    if isinstance(folder, str):
-        folder = write_example(folder, tmp_path)
-    tokens = Tokens(Snapshot(folder))
-    vocabulary = loaded_by_library(tokens)
-    if vocabulary is None or tokens.folder.is_remote:
-        return  # no answer is possible
-    found = discover_added_tokens(folder)
-    assert {i: (t.content, t.special) for i, t in found.items()} == vocabulary.added()
 
 
 def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
