@@ -82,7 +82,7 @@ def render_isolated(
 
 
 def content_format_isolated(source: str, *, profile: str) -> ContentFormat:
-    """Return the content format of ``source``; blocks and raises as ``render_isolated`` does."""
+    """Return the content format of ``source``; raises as ``render_isolated`` does."""
     message = marshal.dumps({"asks": "content format"})
     found, _ = _own_pool().render(source, profile, message)
     if found not in get_args(ContentFormat):

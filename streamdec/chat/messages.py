@@ -65,7 +65,7 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def mark_end(messages: list[Any], field: str, source: str, profile: str) -> tuple[list[Any], str]:
-    """Return the conversation with a mark at the end of ``field``, and the text before the mark.
+    """Return the messages with a mark after ``field``, and the text before it.
 
     The field is that of the last message. Raises :class:`~streamdec.errors.ChatTemplateError` if
     there is no message, or if the message or the template lacks the field.
@@ -87,7 +87,7 @@ def mark_end(messages: list[Any], field: str, source: str, profile: str) -> tupl
 
 
 def cut_at_mark(rendered: str, text: str) -> str:
-    """Return ``rendered`` up to the mark after ``text``. Raises :class:`ChatTemplateError`."""
+    """Return ``rendered`` up to the mark after ``text``; raises ChatTemplateError."""
     mark = _TAG.strip()
     if mark not in rendered or text.strip() not in rendered:
         raise ChatTemplateError(

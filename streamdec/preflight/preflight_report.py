@@ -1,4 +1,4 @@
-"""The report of a preflight: answer, findings and evidence, and the rules of findings.
+"""The report of a preflight: answer, findings, evidence; and the rules.
 
 In: ``rules.toml``, and the findings of the modules of ``streamdec.preflight.findings``. Out: a
 :class:`~streamdec.preflight.Report`: plain data, and JSON. The documentation of the findings is

@@ -1,4 +1,4 @@
-"""The files of a model snapshot, each read once, and up to a size, and its chat templates.
+"""The files of a model snapshot, each read once and up to a size; its templates.
 
 In: a folder. Out: the bytes, the text or the JSON of a file, and for unreadable files the problem.
 A snapshot is not trusted: a file may be a link to another folder, a pipe, larger than the disk, or

@@ -43,6 +43,8 @@ _MOST_BETWEEN = 10_000
 """The most characters searched between two turns, at both ends, where markers are."""
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 """The code of an error that is not about the template."""
+LIMITS = ChildLimits(cpu_seconds=1, answer=4 << 20)
+"""The limits of each conversation. One child renders all of them."""
 _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")
 """The codes of errors after which no other conversation is rendered."""
 
@@ -256,8 +258,7 @@ def _rendered(
     """
     from streamdec.chat.isolated import ChildPool, render_isolated
 
-    # One child for all conversations, with less processor time and a smaller answer than requests.
-    pool = ChildPool(1, ChildLimits(cpu_seconds=1, answer=4 << 20))
+    pool = ChildPool(1, LIMITS)
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
     hopeless = None

@@ -1,4 +1,4 @@
-"""What the modules of ``findings`` see, computed once: files, tokens, stop tokens, templates."""
+"""What the modules of ``findings`` see: files, tokens, stop tokens, templates."""
 
 from __future__ import annotations
 
