@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,13 @@ def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) ->
     [finding] = [f for f in report.findings if f.code == "ADDED_TOKEN_ID_NOT_HONOURED"]
     assert finding.evidence[0].ids == {259: "<|pad|>"}
     assert "Qwen2Tokenizer" in finding.evidence[0].note
+
+
+@pytest.mark.parametrize("entry", ["<|im_end|>", {"special": True}, {"content": ""}])
+def test_an_entry_that_is_not_a_token_is_a_finding(entry: Any, tmp_path: Path) -> None:
+    change = both(lambda parts: parts.decoder.update({"270": entry}))
+    report = inspect(control(change).write(tmp_path), render=False)
+    assert report.codes == {"ADDED_TOKENS_DECODER_SHAPE"}
 
 
 def test_an_unknown_variable_in_a_guarded_branch_is_accepted(tmp_path: Path) -> None:
