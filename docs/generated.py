@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from streamdec.metrics.instruments import INSTRUMENTS, Instrument
 from streamdec.preflight.engine_versions import ENGINES
-from streamdec.preflight.rules import RULES, Rule
+from streamdec.preflight.preflight_report import RULES, Rule
 
 
 def filled(text: str) -> str:

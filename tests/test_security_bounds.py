@@ -22,8 +22,7 @@ from streamdec.core.patterns.compile import (
 )
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight import snapshot
-from streamdec.preflight.snapshot import MAX_TEMPLATES, open_snapshot
-from streamdec.preflight.templates import Templates
+from streamdec.preflight.snapshot import MAX_TEMPLATES, Templates, open_snapshot
 from streamdec.tokenizers import detect_format
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
@@ -174,7 +173,7 @@ def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:
         (tmp_path / "additional_chat_templates" / f"{each['name']}.jinja").write_text("x")
     templates = Templates(open_snapshot(tmp_path))
     assert len(templates.inline) == MAX_TEMPLATES
-    assert len(templates.additional) == MAX_TEMPLATES
+    assert len(templates.files) == MAX_TEMPLATES
 
 
 def test_nothing_is_unpickled() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamdec.chat._jinja import require_jinja2
+from streamdec.errors import MissingExtraError
 from streamdec.lazy import lazy
+from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
     from streamdec.chat.messages import ContentFormat, openai_messages
@@ -27,6 +28,17 @@ _get = lazy(
         "streamdec.chat.template": "ChatTemplate",
     },
 )
+
+
+def require_jinja2() -> None:
+    """Raise :class:`MissingExtraError` if jinja2 is missing or too old to be safe."""
+    version = str(library("jinja2", "chat", "chat templates need").__version__)
+    parts = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if parts < (3, 1, 6):  # templates could escape the sandbox (CVE-2025-27516)
+        raise MissingExtraError(
+            f"chat templates need jinja2 3.1.6 or later, and {version} is installed: "
+            "pip install 'streamdec[chat]'"
+        )
 
 
 def __getattr__(name: str) -> Any:

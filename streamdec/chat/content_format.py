@@ -25,10 +25,10 @@ def content_format_of(tree: nodes.Template) -> ContentFormat:
     """
     conversations = _aliases(tree, {"messages"})
     messages = {
-        target.name
+        loop.target.name
         for loop in tree.find_all(nodes.For)
-        for target in _names(loop.target)
-        if any(_is_name(source, conversations) for source in _sources(loop.iter))
+        if isinstance(loop.target, nodes.Name)
+        and any(_is_name(source, conversations) for source in _sources(loop.iter))
     }
     messages = _aliases(tree, messages)
     contents = {"content"} | {
@@ -61,13 +61,8 @@ def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
 
 def _assignments(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
     for assignment in tree.find_all(nodes.Assign):
-        for target in _names(assignment.target):
-            yield target.name, assignment.node
-
-
-def _names(target: nodes.Node) -> Iterator[nodes.Name]:
-    if isinstance(target, nodes.Name):
-        yield target
+        if isinstance(assignment.target, nodes.Name):
+            yield assignment.target.name, assignment.node
 
 
 def _sources(value: nodes.Node | None) -> Iterator[nodes.Node]:

@@ -28,8 +28,6 @@ from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-__all__ = ["PROFILES", "Clock", "Profile", "RaisedByTemplateError", "make_environment"]
-
 Profile = Literal["classic", "hardened"]
 PROFILES: tuple[Profile, ...] = ("classic", "hardened")
 
@@ -48,7 +46,7 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
     """
     if profile not in PROFILES:
         raise ValueError(f"profile must be 'classic' or 'hardened', not {profile!r:.40}")
-    environment = _Environment(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
@@ -61,19 +59,6 @@ def make_environment(profile: str, *, now: Clock | None = None) -> ImmutableSand
         environment.globals["dict"] = _Dict()
         environment.globals["namespace"] = _Namespace
     return environment
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox, with a short way to the keys of a dict."""
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute``, or what the sandbox returns instead."""
-        if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
-            return obj[attribute]
-        return super().getattr(obj, attribute)
-
-
-_OF_DICT = frozenset(dir(dict))
 
 
 def _tojson(

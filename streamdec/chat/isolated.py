@@ -22,11 +22,13 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from streamdec.chat.environment import Clock
 from streamdec.chat.messages import ContentFormat
 from streamdec.chat.rendering import RESOURCE_LIMIT
 from streamdec.children.child import Child, ChildError, ChildLimits
@@ -36,12 +38,7 @@ from streamdec.locks import Lock
 BUSY = "CHAT_TEMPLATE_BUSY"
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 Rendering = tuple[str, list[tuple[int, int]]]
-Now = datetime | Callable[[], datetime] | None
-MARSHAL_VERSION = 4
-"""A version that every supported Python reads."""
-MOST_SPANS = 100_000
 CHILD_LIMITS = ChildLimits()
-"""The default limits."""
 
 
 def render_isolated(
@@ -49,24 +46,16 @@ def render_isolated(
     context: Mapping[str, Any],
     *,
     profile: str,
-    now: Now = None,
+    now: Clock | None = None,
     name: str | None = None,
     pool: ChildPool | None = None,
-    is_of_request: bool = True,
 ) -> Rendering:
     """Render ``source`` in a child process, and return the text and the spans.
 
-    Args:
-        source: The template's text.
-        context: The variables, as :func:`streamdec.chat.plain.plain` returns them.
-        profile: The profile of the environment.
-        now: The time for ``strftime_now``; by default the local time. A function is called in this
-            process.
-        name: The template's name in error messages.
-        pool: The pool of the child. By default one of the two pools of this process, which have one
-            child for each core, and at least two.
-        is_of_request: Whether the template came with a request. These templates have their own
-            pool, so they do not delay the templates of models.
+    ``context`` are the variables, as :func:`streamdec.chat.plain.plain` returns them. ``now`` is
+    the time for ``strftime_now``, by default the local time. A function is called in this process.
+    ``name`` is that of the template in error messages. The default ``pool`` is that of this
+    process, which has one child for each core, and at least two.
 
     Blocks until the child has answered, after a wait of at most ten seconds for a free child.
 
@@ -82,28 +71,20 @@ def render_isolated(
             "name": name,
         }
     except Exception as error:
-        raise ChatTemplateError(
-            "now must be a datetime or a function that returns one: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        told = f"now must be a datetime or a function that returns one: {type(error).__name__}"
+        raise ChatTemplateError(f"{told}: {error}") from error
     try:
-        message = marshal.dumps(request, MARSHAL_VERSION)
+        message = marshal.dumps(request)
     except ValueError as error:
         told = "they contain an object, or are nested too deeply"
         raise ChatTemplateError(f"the variables are not plain data: {told}") from error
-    return (pool or _pool(is_of_request)).render(source, profile, message)
+    return (pool or _own_pool()).render(source, profile, message)
 
 
-def content_format_isolated(
-    source: str, *, profile: str, is_of_request: bool = True
-) -> ContentFormat:
-    """Return what ``source`` takes as the content of a message.
-
-    A child process reads ``source``. ``profile`` and ``is_of_request`` are those of
-    ``render_isolated``. Blocks as it does, and raises :class:`ChatTemplateError` as it does.
-    """
-    message = marshal.dumps({"asks": "content format"}, MARSHAL_VERSION)
-    found, _ = _pool(is_of_request).render(source, profile, message)
+def content_format_isolated(source: str, *, profile: str) -> ContentFormat:
+    """Return the content format of ``source``; raises as ``render_isolated`` does."""
+    message = marshal.dumps({"asks": "content format"})
+    found, _ = _own_pool().render(source, profile, message)
     if found not in get_args(ContentFormat):
         raise _invalid(f"{found!r:.40} is not a content format")
     return cast(ContentFormat, found)
@@ -112,11 +93,10 @@ def content_format_isolated(
 def undeclared_isolated(source: str, *, pool: ChildPool) -> frozenset[str]:
     """Return the variables that ``source`` does not define.
 
-    A child process of ``pool`` finds them, because jinja2 computes constants in its search and a
-    template may make them very large. Raises :class:`ChatTemplateError` as ``render_isolated``
-    does, and for a template that jinja2 cannot compile.
+    A child process finds them, because jinja2 computes constants in its search, which may be very
+    large. Raises :class:`ChatTemplateError`, also for a template that jinja2 cannot compile.
     """
-    message = marshal.dumps({"asks": "undeclared names"}, MARSHAL_VERSION)
+    message = marshal.dumps({"asks": "undeclared names"})
     found, _ = pool.render(source, "classic", message)
     return frozenset(found.split())
 
@@ -172,31 +152,27 @@ class ChildPool:
         for child in idle:
             child.kill()
 
-    @property
-    def idle(self) -> list[int]:
-        """The process ids of the idle children."""
-        with self._lock:
-            return [child.process.pid for child in self._idle]
-
     def _take(self, source: str, profile: str) -> Child:
         """Return an idle child that renders this template, or a new one."""
         setup = _setup(source, profile)
         with self._lock:
             self._busy += 1
-            known = [child for child in self._idle if child.setup == setup]
-            for child in known:
-                self._idle.remove(child)
+            found = next((child for child in self._idle if child.setup == setup), None)
+            if found is not None:
+                self._idle.remove(found)
             others = len(self._idle) + self._busy - self.size
             old = [self._idle.pop(0) for _ in range(others) if self._idle]
-        fit = [child for child in known if child.is_alive()]
+        if found is not None and not found.is_alive():
+            old.append(found)
+            found = None
         try:
-            for child in (*old, *(child for child in known if child not in fit[:1])):
+            for child in old:
                 child.kill()
-            return fit[0] if fit else Child(setup, self.limits)
+            return found or Child(setup, self.limits)
         except BaseException as error:
             with self._lock:
                 self._busy -= 1
-            if isinstance(error, ChildError):
+            if isinstance(error, ChildError | OSError):
                 raise _failed(error) from None
             raise
 
@@ -221,17 +197,12 @@ class ChildPool:
             child.abandon()
 
 
-_own: dict[bool, ChildPool] = {}
-_own_lock = Lock()
-
-
-def _pool(is_of_request: bool) -> ChildPool:
-    """Return this process's pool for templates of requests, or for those of models."""
-    with _own_lock:
-        if is_of_request not in _own:
-            pool = _own[is_of_request] = ChildPool()
-            atexit.register(pool.close)
-        return _own[is_of_request]
+@cache
+def _own_pool() -> ChildPool:
+    """Return the pool of this process."""
+    pool = ChildPool()
+    atexit.register(pool.close)
+    return pool
 
 
 # --- setups and answers ---------------------------------------------------------------------------
@@ -274,7 +245,7 @@ def read_answer(head: dict[str, Any], body: bytes) -> Rendering:
             error.add_note(note[:2000])
         raise error
     spans = head.get("spans", 0)
-    if type(spans) is not int or not 0 <= spans <= min(MOST_SPANS, len(body) // 16):
+    if type(spans) is not int or not 0 <= spans <= len(body) // 16:
         raise _invalid(f"it has {spans!r:.40} spans")
     size = len(body) - 16 * spans
     try:
@@ -290,6 +261,6 @@ def _invalid(what: str) -> ChatTemplateError:
     return _failed(ChildError(f"the process sent an invalid answer: {what}"))
 
 
-def _failed(error: ChildError) -> ChatTemplateError:
-    code = RESOURCE_LIMIT if error.is_limit else CHILD_DIED
+def _failed(error: ChildError | OSError) -> ChatTemplateError:
+    code = RESOURCE_LIMIT if isinstance(error, ChildError) and error.is_limit else CHILD_DIED
     return ChatTemplateError(f"the template was stopped: {error}", code=code)

@@ -1,14 +1,13 @@
 """The conversion of messages for a template, as in transformers and the engines.
 
-In: a caller's messages. Out: the messages that the template sees; changed ones are copies.
-:class:`ContinueFinal` marks the end of an open last message, and cuts the rendering there.
+In: a caller's messages. Out: the messages that the template sees; changed ones are copies. The end
+of a message that the model continues is marked, and the rendering is cut there.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamdec.chat.plain import plain
@@ -32,9 +31,8 @@ def prepared(messages: Any, profile: str) -> list[Any]:
     """
     messages = getattr(messages, "messages", messages)
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise ChatTemplateError(
-            f"messages must be a list of messages, not {type(messages).__name__}"
-        )
+        told = f"messages must be a list of messages, not {type(messages).__name__}"
+        raise ChatTemplateError(told)
     found = list(messages)
     if found and isinstance(found[0], (list, tuple)):
         raise ChatTemplateError("messages must be one conversation, not a list of several")
@@ -66,51 +64,40 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 # --- to continue the last message -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ContinueFinal:
-    """A conversation with an open last message: marked, rendered, cut at the mark."""
+def mark_end(messages: list[Any], field: str, source: str, profile: str) -> tuple[list[Any], str]:
+    """Return the messages with a mark after ``field``, and the text before it.
 
-    messages: list[Any]
-    """The conversation with the mark in its last message."""
-    text: str
-    """The text of the last message."""
+    The field is that of the last message. Raises :class:`~streamdec.errors.ChatTemplateError` if
+    there is no message, or if the message or the template lacks the field.
+    """
+    if not messages:
+        raise ChatTemplateError("continue_final_message: the conversation is empty")
+    last = messages[-1]
+    value = last.get(field) if isinstance(last, Mapping) else getattr(last, field, None)
+    if value is None:
+        raise ChatTemplateError(f"continue_final_message: the last message has no {field!r}")
+    fields = [field]
+    if profile == "hardened" and field in _REASONING:
+        fields = [name for name in _REASONING if last.get(name) == value]
+    if not any(name in source for name in fields):
+        raise ChatTemplateError(f"continue_final_message: the template does not mention {field!r}")
+    text, marked = _marked(value, field)
+    given = last if isinstance(last, Mapping) else plain(last)
+    return [*messages[:-1], {**given, **dict.fromkeys(fields, marked)}], text
 
-    @classmethod
-    def of(cls, messages: list[Any], field: str, source: str, profile: str) -> ContinueFinal:
-        """Mark ``field`` of the last message.
 
-        Raises :class:`~streamdec.errors.ChatTemplateError` if there is no message, or if the
-        message or the template lacks the field.
-        """
-        if not messages:
-            raise ChatTemplateError("continue_final_message: the conversation is empty")
-        last = messages[-1]
-        value = last.get(field) if isinstance(last, Mapping) else getattr(last, field, None)
-        if value is None:
-            raise ChatTemplateError(f"continue_final_message: the last message has no {field!r}")
-        fields = [field]
-        if profile == "hardened" and field in _REASONING:
-            fields = [name for name in _REASONING if last.get(name) == value]
-        if not any(name in source for name in fields):
-            raise ChatTemplateError(
-                f"continue_final_message: the template does not mention {field!r}"
-            )
-        text, marked = _marked(value, field)
-        given = last if isinstance(last, Mapping) else plain(last)
-        return cls([*messages[:-1], {**given, **dict.fromkeys(fields, marked)}], text)
-
-    def cut(self, rendered: str) -> str:
-        """Return ``rendered`` up to the mark. Raises :class:`ChatTemplateError`."""
-        mark = _TAG.strip()
-        if mark not in rendered or self.text.strip() not in rendered:
-            raise ChatTemplateError(
-                "continue_final_message: the template changes the text of the last message: "
-                f"{self.text.strip()!r:.200}"
-            )
-        end = rendered.rindex(mark)
-        if rendered.startswith(_TAG, end):
-            return rendered[:end]
-        return rendered[:end].rstrip()  # the template trims, so the space of the mark was trimmed
+def cut_at_mark(rendered: str, text: str) -> str:
+    """Return ``rendered`` up to the mark after ``text``; raises ChatTemplateError."""
+    mark = _TAG.strip()
+    if mark not in rendered or text.strip() not in rendered:
+        raise ChatTemplateError(
+            "continue_final_message: the template changes the text of the last message: "
+            f"{text.strip()!r:.200}"
+        )
+    end = rendered.rindex(mark)
+    if rendered.startswith(_TAG, end):
+        return rendered[:end]
+    return rendered[:end].rstrip()  # the template trims, so the space of the mark was trimmed
 
 
 def _marked(value: Any, field: str) -> tuple[str, Any]:
@@ -156,14 +143,13 @@ def openai_messages(
         separator: The string between joined texts. vLLM uses a line feed, SGLang a space.
 
     Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
-    over them. Other null fields and empty lists of tool calls are dropped.
-
-    Tool arguments that are not JSON become ``{}``, with a StreamdecWarning: a model wrote them.
+    over them. If they are not JSON, they become ``{}``, with a StreamdecWarning. The reasoning of a
+    message has both of its names, ``reasoning`` and ``reasoning_content``. Other null fields and
+    empty lists of tool calls are dropped.
 
     Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for a
-    missing role, for missing or malformed content (an
-    assistant's message may have tool calls instead), and for a part other than text if
-    ``content_format`` is ``"string"``.
+    missing role, for missing or malformed content (an assistant's message may have tool calls
+    instead), and for a part other than text if ``content_format`` is ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
@@ -216,6 +202,10 @@ def _openai_message(
         data["content"] = _content(content, content_format, separator)
     elif profile == "classic" and ("content" in data or calls):
         data["content"] = ""
+    if data["role"] == "assistant":
+        # vLLM reads both names, and gives templates both.
+        reasoning = data.get("reasoning") or data.get("reasoning_content")
+        data |= {"reasoning": reasoning, "reasoning_content": reasoning}
     data["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(calls)] or None
     return {key: value for key, value in data.items() if value is not None}
 

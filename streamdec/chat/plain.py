@@ -34,11 +34,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, tuple):
         return tuple(plain(item) for item in value)
-    return _plain_object(value)
-
-
-def _plain_object(value: Any) -> Any:
-    if _is_scalar_of_numpy(value):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
         return plain(value.item())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
@@ -46,8 +43,3 @@ def _plain_object(value: Any) -> Any:
     if callable(getattr(value, "model_dump", None)):  # a model of pydantic
         return plain(value.model_dump())
     return f"<{type(value).__name__}>"
-
-
-def _is_scalar_of_numpy(value: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)

@@ -114,7 +114,7 @@ def _told(error: Exception, name: str | None) -> ChatTemplateError:
         told.add_note(f"said by {_place(name, line)}")
         return told
     message = f"{_place(name, line)}: {type(error).__name__}: {said}"
-    return ChatTemplateError(message, template=name, line=line, code=error_code(error))
+    return ChatTemplateError(message, template=name, line=line, code=_code_of(error))
 
 
 def _place(name: str | None, line: int | None) -> str:
@@ -137,10 +137,8 @@ def _line_of(error: BaseException) -> int | None:
     return line
 
 
-def error_code(error: BaseException) -> str | None:
+def _code_of(error: Exception) -> str:
     """Return the code of preflight's finding for an error that a template raised."""
-    if isinstance(error, ChatTemplateError):
-        return error.code
     if isinstance(error, SecurityError):
         return SANDBOX_VIOLATION
     if isinstance(error, (RecursionError, MemoryError, OverflowError)):

@@ -1,6 +1,6 @@
 """The search for a model's chat template, and the choice among several.
 
-In: the folder of a snapshot, a GGUF file's metadata, or a caller's template. Out: one template or
+In: the folder of a snapshot, a GGUF file, or a caller's template. Out: one template or
 several with names, and an :class:`Origin` with the place and the reason. The first
 of these counts, as in transformers: the caller's, ``chat_template.jinja`` with
 ``additional_chat_templates/``, ``chat_template`` in ``tokenizer_config.json``,
@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from streamdec.backends.gguf_metadata import read_metadata
 from streamdec.errors import ChatTemplateError, TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
 from streamdec.folders.tokenizer_config import CONFIG, read_object
@@ -61,7 +61,7 @@ class Origin:
 class Found:
     """Templates and their origin."""
 
-    templates: str | dict[str, str]
+    templates: str | dict[str, str] | None
     origin: Origin
 
 
@@ -75,18 +75,15 @@ def named(templates: object, what: str = "a chat template") -> str | dict[str, s
     """
     if isinstance(templates, str):
         return templates
-    if isinstance(templates, Sequence) and not isinstance(templates, (bytes, bytearray)):
+    expected = f"{what} must be a str, a mapping of names to str or a list of objects"
+    expected += " with 'name' and 'template'"
+    if isinstance(templates, list | tuple):
         try:
             templates = {one["name"]: one["template"] for one in templates}
-        except (TypeError, KeyError, IndexError) as error:
-            raise ChatTemplateError(
-                f"{what}: a list must hold objects with 'name' and 'template'"
-            ) from error
+        except (TypeError, KeyError) as error:
+            raise ChatTemplateError(expected) from error
     if not isinstance(templates, Mapping):
-        raise ChatTemplateError(
-            f"{what} must be a str, a mapping of names to str or a list of objects with 'name' and "
-            f"'template', not {type(templates).__name__}"
-        )
+        raise ChatTemplateError(f"{expected}, not {type(templates).__name__}")
     for name, text in templates.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ChatTemplateError(f"{what}: the template {name!r:.80} must be a str")
@@ -99,56 +96,51 @@ def given(template: Templates | os.PathLike[str]) -> Found:
     A str is a path if the file exists, otherwise a text. Raises :class:`ChatTemplateError` if the
     file cannot be read, and for a text that looks like the path of a missing file.
     """
-    if isinstance(template, os.PathLike) or (isinstance(template, str) and _is_file(template)):
+    # Unlike pathlib's method, os.path.isfile raises nothing for a long text.
+    if isinstance(template, str) and not os.path.isfile(template):  # noqa: PTH113
+        if _PATH.fullmatch(template):
+            told = f"chat_template must be a template or the path of a file, not {template!r:.200}"
+            raise ChatTemplateError(told)
+    elif isinstance(template, str | os.PathLike):
         path = Path(os.fsdecode(template))
         return Found(_text_of(path), Origin("argument", path, "given by the caller"))
-    if isinstance(template, str) and _PATH.fullmatch(template):
-        told = f"chat_template must be a template or the path of a file, not {template!r:.200}"
-        raise ChatTemplateError(told)
     return given_as_text(template)
 
 
-def given_as_text(template: Templates) -> Found:
+def given_as_text(template: Templates | None) -> Found:
     """Return a caller's templates that are texts. Raises :class:`ChatTemplateError`."""
+    if template is None:
+        return nothing("none was given")
     return Found(named(template), Origin("argument", None, "given by the caller"))
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # too long, or with a NUL
-        return False
 
 
 # --- a snapshot -----------------------------------------------------------------------------------
 
 
-def from_snapshot(folder: str | os.PathLike[str]) -> Found | None:
-    """Return the templates of the snapshot in ``folder``; None without any.
+def from_snapshot(folder: Path) -> Found:
+    """Return the templates of the snapshot in ``folder``, or why there are none.
 
     Files after the first with a template are not read. Raises :class:`ChatTemplateError` for a file
     that cannot be read.
     """
-    place = Path(os.fsdecode(folder))
     config = "its chat_template, because there is no template file"
     legacy = "the legacy file of transformers' processors, because there is no other template"
     return (
-        _of_files(place)
-        or _of_object(place, CONFIG, "tokenizer config", config)
-        or _of_object(place, LEGACY, "legacy json", legacy)
+        _of_files(folder)
+        or _of_object(folder, CONFIG, "tokenizer config", config)
+        or _of_object(folder, LEGACY, "legacy json", legacy)
+        or nothing(
+            f"{str(folder)!r} has no {FILE}, no {FOLDER}/*.jinja, no chat_template in {CONFIG} "
+            f"and no {LEGACY}"
+            if folder.is_dir()
+            else f"{str(folder)!r} is not a folder"
+        )
     )
 
 
-INSTEAD = "pass chat_template="
-"""The end of an error about a missing template: what to write."""
-
-
-def looked_for(folder: Path) -> str:
-    """Return the places of templates, for the error about a snapshot without any."""
-    return (
-        f"{str(folder)!r} has no {FILE}, no {FOLDER}/*.jinja, no chat_template in {CONFIG} "
-        f"and no {LEGACY}"
-    )
+def nothing(reason: str) -> Found:
+    """Return that there is no template, and the reason, for an error."""
+    return Found(None, Origin("argument", None, f"{reason}; pass chat_template="))
 
 
 def _of_files(folder: Path) -> Found | None:
@@ -162,14 +154,10 @@ def _of_files(folder: Path) -> Found | None:
         templates[path.name.removesuffix(".jinja")] = _text_of(path)
     if not templates:
         return None
-    replaces = "a template file takes precedence over JSON"
-    if list(templates) == [_DEFAULT]:
-        path = files[0] if files else main
-        return Found(templates[_DEFAULT], Origin("jinja file", path, replaces))
-    path = main if not files else folder
-    reason = f"{FILE} and {FOLDER}/" if main.is_file() else f"{FOLDER}/"
-    told = f"{reason} take precedence over JSON"
-    return Found(templates, Origin("jinja file", path, told))
+    is_one = list(templates) == [_DEFAULT]
+    path = folder if not is_one else files[0] if files else main
+    origin = Origin("jinja file", path, "template files take precedence over JSON")
+    return Found(templates[_DEFAULT] if is_one else templates, origin)
 
 
 def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
@@ -184,21 +172,20 @@ def _of_object(folder: Path, name: str, kind: str, reason: str) -> Found | None:
     return Found(named(template, f"{str(path)!r}: chat_template"), Origin(kind, path, reason))
 
 
-def is_gguf_template(key: str) -> bool:
-    """Return whether ``key`` of a GGUF file's metadata is a template."""
-    return key == _GGUF or key.startswith(f"{_GGUF}.")
+def from_gguf(path: Path) -> Found | None:
+    """Return the templates in the metadata of a GGUF file; None without any.
 
-
-def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
-    """Return the templates in a GGUF file's ``metadata``; None without any.
-
-    ``path`` is the path of the file. ``tokenizer.chat_template`` is the default. Others have their
-    name after a second dot.
+    ``tokenizer.chat_template`` is the default. Others have their name after a second dot.
     """
-    templates = {}
-    for key, value in metadata.items():
-        if isinstance(value, str) and is_gguf_template(key):
-            templates[key.removeprefix(_GGUF).removeprefix(".") or _DEFAULT] = value
+    try:
+        metadata = read_metadata(path, lambda key: key == _GGUF or key.startswith(f"{_GGUF}."))
+    except TokenizerLoadError as error:
+        raise ChatTemplateError(str(error)) from error
+    templates = {
+        key.removeprefix(_GGUF).removeprefix(".") or _DEFAULT: text
+        for key, text in metadata.items()
+        if isinstance(text, str)
+    }
     if not templates:
         return None
     origin = Origin("gguf", path, f"{_GGUF} in its metadata")
@@ -208,14 +195,14 @@ def from_gguf(metadata: Mapping[str, Any], path: Path) -> Found | None:
 # --- special tokens -------------------------------------------------------------------------------
 
 
-def special_tokens_of(folder: str | os.PathLike[str]) -> dict[str, str]:
+def special_tokens_of(folder: Path) -> dict[str, str]:
     """Return the special tokens that a template of the snapshot sees, by their names.
 
     They are those with a role, other keys that end in ``_token``, and named extra tokens, as
     loading a tokenizer resolves them. Raises :class:`ChatTemplateError` for a malformed file.
     """
     try:
-        return read_folder(Path(os.fsdecode(folder))).beside.names()
+        return read_folder(folder).beside.names()
     except TokenizerLoadError as error:
         raise ChatTemplateError(str(error)) from error
 

@@ -1,9 +1,8 @@
 """``ChatTemplate`` renders conversations to prompts exactly as transformers does.
 
 In: messages, tools and documents. Out: the text, and the spans of the assistant's text in it. A
-template is a program. The template of a model runs in this process, in jinja2's sandbox, after a
-check of its size and depth. With ``isolate=True`` it runs in a child process with limits of memory
-and time. A template that comes with a request always runs in a child process, and is parsed there.
+template is a program. That of a model runs in this process, in jinja2's sandbox, or in a child
+process with limits. One that comes with a request is always parsed and run in a child process.
 """
 
 from __future__ import annotations
@@ -14,18 +13,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
-from streamdec.chat import sources
-from streamdec.chat.arguments import (
-    check_documents,
-    checked_tools,
-    errors_of_input,
-    variables_of_request,
-)
+from streamdec.chat import isolated, sources
+from streamdec.chat.arguments import errors_of_input, list_of_dicts, variables_of_request
 from streamdec.chat.content_format import content_format_of
 from streamdec.chat.environment import Clock, Profile, make_environment
 from streamdec.chat.messages import (
     ContentFormat,
-    ContinueFinal,
+    cut_at_mark,
+    mark_end,
     openai_messages,
     prepared,
     unconverted,
@@ -38,10 +33,6 @@ from streamdec.mistakes import check_flag
 
 Span = tuple[int, int]
 """Start and end, in characters."""
-
-_NOTHING = Found("", Origin("argument", None, "no chat template was given"))
-_KEPT = 32
-"""How many templates stay compiled. The templates of a model have up to five names."""
 
 
 class ChatTemplate:
@@ -84,28 +75,22 @@ class ChatTemplate:
         isolate: bool = False,
     ) -> None:
         check_flag("isolate", isolate)
-        if template is not None and not isinstance(template, Found):
+        if not isinstance(template, Found):
             template = sources.given_as_text(template)
-        self.templates = None if template is None else template.templates
+        self.templates = template.templates
         """The template, or several by their names; None without one."""
-        self.origin: Origin = (template or _NOTHING).origin
+        self.origin: Origin = template.origin
         """Where it was found, and why this one was chosen."""
-        given = special_tokens or {}
-        self.special_tokens: dict[str, str] = {
-            role: text for role, text in given.items() if text is not None
-        }
+        given = (special_tokens or {}).items()
+        self.special_tokens = {role: text for role, text in given if text is not None}
         """The special tokens that the template sees, by their roles."""
         self.profile: str = profile
         self.isolate = isolate
         """Whether it runs in a child process."""
         self._now = now
-        self._begin()
-
-    def _begin(self) -> None:
-        """Make the environment and the caches, which are not pickled."""
-        self._environment = make_environment(self.profile, now=self._now)
-        self._compiled = lru_cache(_KEPT)(partial(compile_template, environment=self._environment))
-        self._formats = lru_cache(_KEPT)(self._format_of)
+        self._environment = make_environment(profile, now=now)
+        self._compiled = lru_cache(32)(partial(compile_template, environment=self._environment))
+        self._formats = lru_cache(32)(self._format_of)
 
     @classmethod
     def from_snapshot(
@@ -126,9 +111,8 @@ class ChatTemplate:
         the files. ``profile``, ``now`` and ``isolate`` are those of the class. No code of the
         folder runs.
 
-        Raises :class:`~streamdec.errors.ChatTemplateError` if there is no template (the message
-        lists the files that were searched) or a file cannot be read. Raises ValueError for an
-        option with a wrong value.
+        Raises the errors of the class, and :class:`~streamdec.errors.ChatTemplateError` if there is
+        no template (the message lists the files that were searched) or a file cannot be read.
 
         >>> from streamdec.chat import ChatTemplate
         >>> template = ChatTemplate.from_snapshot("path/to/model", isolate=True)
@@ -140,22 +124,16 @@ class ChatTemplate:
             found = sources.from_snapshot(place)
         else:
             found = sources.given(chat_template)
-        if found is None:
-            what = f"{str(place)!r} is not a folder"
-            if place.is_dir():
-                what = f"{sources.looked_for(place)}; {sources.INSTEAD}"
-            raise ChatTemplateError(f"no chat template: {what}")
+        if found.templates is None:
+            raise ChatTemplateError(f"no chat template: {found.origin.reason}")
         tokens = {**sources.special_tokens_of(place), **(special_tokens or {})}
         return cls(found, special_tokens=tokens, profile=profile, now=now, isolate=isolate)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Return what was given. Templates are compiled again after unpickling."""
-        made = ("_environment", "_compiled", "_formats")
-        return {key: value for key, value in self.__dict__.items() if key not in made}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
+        options: dict[str, Any] = {"special_tokens": self.special_tokens, "profile": self.profile}
+        options |= {"now": self._now, "isolate": self.isolate}
+        return partial(type(self), Found(self.templates, self.origin), **options), ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.origin)!r}, profile={self.profile!r})"
@@ -203,17 +181,22 @@ class ChatTemplate:
         >>> template.render(messages, add_generation_prompt=True)
         '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
         """
-        text, _ = self._render(
-            messages,
-            tools=tools,
-            documents=documents,
-            chat_template=chat_template,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message,
-            template_kwargs=template_kwargs,
-            **kwargs,
-        )
-        return text
+        if continue_final_message and add_generation_prompt:
+            raise ChatTemplateError(
+                "continue_final_message and add_generation_prompt cannot be combined: the first "
+                "continues the last message, the second begins a new one"
+            )
+        source, name = self._chosen(chat_template, tools is not None)
+        kwargs["add_generation_prompt"] = add_generation_prompt
+        with errors_of_input():
+            conversation = prepared(messages, self.profile)
+            variables = self._variables(tools, documents, template_kwargs, **kwargs)
+        if not continue_final_message:
+            return self._rendered(source, name, conversation, variables)[0]
+        field = continue_final_message if isinstance(continue_final_message, str) else "content"
+        with errors_of_input():
+            conversation, last = mark_end(conversation, field, source, self.profile)
+        return cut_at_mark(self._rendered(source, name, conversation, variables)[0], last)
 
     def render_with_spans(self, messages: Iterable[Any], **options: Any) -> tuple[str, list[Span]]:
         r"""Return the text of :meth:`render`, and the spans of the assistant's text in it.
@@ -232,83 +215,53 @@ class ChatTemplate:
         >>> [text[start:end] for start, end in spans]
         ['Hi']
         """
-        if options.get("continue_final_message"):
+        if options.pop("continue_final_message", False):
             raise ChatTemplateError("continue_final_message: a message left open has no span")
-        source, _ = self._chosen(options.get("chat_template"), options.get("tools") is not None)
+        is_with_tools = options.get("tools") is not None
+        source, name = self._chosen(options.pop("chat_template", None), is_with_tools)
         if "endgeneration" not in source:
             warn("the chat template has no {% generation %} tags, so there are no spans")
-        return self._render(messages, **options)
-
-    def _render(
-        self,
-        messages: Iterable[Any],
-        *,
-        tools: Iterable[Any] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        chat_template: str | None = None,
-        add_generation_prompt: bool = False,
-        continue_final_message: bool | str = False,
-        template_kwargs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> tuple[str, list[Span]]:
-        variables = {**variables_of_request(template_kwargs), **kwargs}
-        if continue_final_message and add_generation_prompt:
-            raise ChatTemplateError(
-                "continue_final_message and add_generation_prompt cannot be combined: the first "
-                "continues the last message, the second begins a new one"
-            )
-        source, name = self._chosen(chat_template, tools is not None)
         with errors_of_input():
             conversation = prepared(messages, self.profile)
-            schemas = checked_tools(tools)
-            check_documents(documents)
+            variables = self._variables(**options)
+        return self._rendered(source, name, conversation, variables)
+
+    def _variables(
+        self, tools: Any = None, documents: Any = None, template_kwargs: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return the variables of the template besides the messages."""
+        return {
+            "tools": list_of_dicts("tools", tools),
+            "documents": list_of_dicts("documents", documents),
+            "add_generation_prompt": False,
+            **self.special_tokens,
+            **variables_of_request(template_kwargs),
+            **kwargs,
+        }
+
+    def _rendered(
+        self, source: str, name: str, conversation: list[Any], variables: dict[str, Any]
+    ) -> tuple[str, list[Span]]:
         # transformers rejects an empty conversation. Here a template that reads no messages
         # renders.
         if not conversation and "messages" in source:
             raise ChatTemplateError("messages must have at least one message")
-        open_end = None
-        if continue_final_message:
-            field = continue_final_message if isinstance(continue_final_message, str) else "content"
-            with errors_of_input():
-                open_end = ContinueFinal.of(conversation, field, source, self.profile)
-            conversation = open_end.messages
-        context = {
-            "messages": conversation,
-            "tools": schemas,
-            "documents": documents,
-            "add_generation_prompt": add_generation_prompt,
-            **self.special_tokens,
-            **variables,
-        }
+        isolates = self._isolates(source)
+        with errors_of_input():
+            seen = {"messages": conversation, **variables}
+            seen = plain(seen) if self.profile == "hardened" or isolates else seen
         try:
-            text, spans = self._run(source, context, name)
+            if not isolates:
+                return render_compiled(self._compiled(source, name=name), seen, name)
+            return isolated.render_isolated(
+                source, seen, profile=self.profile, now=self._now, name=name
+            )
         except ChatTemplateError as error:
             if error.code == FAILS and (what := unconverted(conversation, self._formats(source))):
                 advice = "to convert such messages, pass openai=True, or --openai in a shell"
                 error.args = (f"{error}; {what}; {advice}",)
-            raise
-        return (text, spans) if open_end is None else (open_end.cut(text), [])
-
-    def _run(self, source: str, context: dict[str, Any], name: str) -> tuple[str, list[Span]]:
-        isolates, is_own = self._isolates(source), self._is_own(source)
-        with errors_of_input():
-            seen = plain(context) if self.profile == "hardened" or isolates else context
-        try:
-            if not isolates:
-                return render_compiled(self._compiled(source, name=name), seen, name)
-            from streamdec.chat.isolated import render_isolated
-
-            return render_isolated(
-                source,
-                seen,
-                profile=self.profile,
-                now=self._now,
-                name=name,
-                is_of_request=not is_own,
-            )
-        except ChatTemplateError as error:
             # Not in the message: a server may send that to its client.
-            if is_own and self.origin.path is not None:
+            if self._is_own(source) and self.origin.path is not None:
                 error.add_note(f"the chat template was read from {self.origin.path}")
             raise
 
@@ -323,10 +276,9 @@ class ChatTemplate:
 
     def _chosen(self, chat_template: str | None, with_tools: bool) -> tuple[str, str]:
         """Return the text of the template to render, and its name in error messages."""
-        if chat_template is not None and not isinstance(chat_template, str):
-            raise ChatTemplateError(
-                f"chat_template must be a name or a text, not {type(chat_template).__name__}"
-            )
+        if not isinstance(chat_template, str | None):
+            told = f"chat_template must be a name or a text, not {type(chat_template).__name__}"
+            raise ChatTemplateError(told)
         templates = self.templates
         if isinstance(templates, dict):
             name = chat_template
@@ -343,7 +295,7 @@ class ChatTemplate:
         if chat_template is not None:
             return chat_template, "given for this rendering"
         if templates is None:
-            raise ChatTemplateError("no chat template: pass one")
+            raise ChatTemplateError(f"no chat template: {self.origin.reason}")
         path = self.origin.path
         assert isinstance(templates, str)
         return templates, "" if path is None else path.name
@@ -370,11 +322,7 @@ class ChatTemplate:
 
     def _format_of(self, source: str) -> ContentFormat:
         if self._isolates(source):
-            from streamdec.chat.isolated import content_format_isolated
-
-            return content_format_isolated(
-                source, profile=self.profile, is_of_request=not self._is_own(source)
-            )
+            return isolated.content_format_isolated(source, profile=self.profile)
         return content_format_of(parse_template(self._environment, source))
 
     def openai_messages(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
@@ -16,8 +14,7 @@ from streamdec.core.shared_tables import route_of
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 _USUAL_STOPS = ("\nUser:", "\nHuman:", "\nSystem:", "<|im_end|>")
-_MOST_CHARACTERS = 50_000
-"""A longer text is cut, so that half a minute is enough for many rounds."""
+_MOST_CHARACTERS = 50_000  # so that half a minute is enough for many rounds
 
 
 @click.command()
@@ -39,13 +36,11 @@ _MOST_CHARACTERS = 50_000
     metavar="N",
     help="About how long the measurement takes.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 def bench(
     tokenizer: shared.Source,
     stop: tuple[str, ...],
     file: TextIO | None,
     seconds: float,
-    as_json: bool,
 ) -> None:
     """Measure the CPU time to stream one token.
 
@@ -61,7 +56,7 @@ def bench(
     Examples:
       streamdec bench ./model
       streamdec bench ./model --seconds 5 --stop '\\nUser:' --stop '</answer>'
-      streamdec bench demo --text answers.txt --json
+      streamdec bench demo --text answers.txt
     """
     stops = tuple(dict.fromkeys(stop)) or _USUAL_STOPS
     text = shared.packaged_text("bench_text.txt")
@@ -80,35 +75,12 @@ def bench(
             seconds=seconds,
             after_round=lambda round_number: tell(f"round {round_number}"),
         )
-    if as_json:
-        shared.write(json.dumps(_facts(loaded, text, stops, found), indent=2) + "\n")
-    else:
-        shared.write("".join(f"{line}\n" for line in _lines(loaded, stops, found)))
+    shared.write("".join(f"{line}\n" for line in _lines(loaded, stops, found)))
     shared.exit_with(int(any(map(_is_ours, found.differences))))
 
 
 def _is_ours(difference: Difference) -> bool:
     return difference.entrant.startswith(OURS)
-
-
-def _facts(
-    tokenizer: LoadedTokenizer, text: str, stops: Sequence[str], found: Findings
-) -> dict[str, Any]:
-    """Return all results as JSON data."""
-    return {
-        "tokenizer": getattr(tokenizer, "name", None),
-        "route": route_of(tokenizer),
-        "characters": len(text),
-        "stops": list(stops),
-        "equal": not any(map(_is_ours, found.differences)),
-        "tokens": found.tokens,
-        "streams": found.streams,
-        "rounds": found.rounds,
-        "nanoseconds": {name: time._asdict() for name, time in found.times.items()},
-        "ratios": {name: ratio._asdict() for name, ratio in found.ratios.items()},
-        "differences": [asdict(each) for each in found.differences],
-        "versions": dict(tokenizer.report.versions),
-    }
 
 
 def _lines(tokenizer: LoadedTokenizer, stops: Sequence[str], found: Findings) -> Iterator[str]:

@@ -16,17 +16,8 @@ from streamdec.cli.shared import one_line
 from streamdec.errors import StreamdecError, StreamdecWarning
 
 COMMANDS = (
-    "demo",
-    "info",
-    "encode",
-    "decode",
-    "trace",
-    "verify",
-    "preflight",
-    "chat",
-    "bench",
-    "bulk",
-    "serve",
+    *("demo", "info", "encode", "decode", "trace", "verify"),
+    *("preflight", "chat", "bench", "bulk", "serve"),
 )
 """The commands. Each is a function in the module of its name."""
 

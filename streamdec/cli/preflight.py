@@ -14,8 +14,6 @@ from streamdec.preflight.engine_versions import ENGINES, parse_engine
 from streamdec.preflight.examples import EXAMPLES, write_example
 from streamdec.preflight.preflight_report import SEVERITIES, Severity
 
-_USUAL_ENGINES = ("vllm", "sglang", "transformers")
-
 
 @click.command()
 @click.argument("model", type=click.Path(), required=False)
@@ -24,8 +22,8 @@ _USUAL_ENGINES = ("vllm", "sglang", "transformers")
     "engines",
     multiple=True,
     metavar="NAME[@VERSION]",
-    help=f"The engines to report on, as in sglang@0.5.10; may be repeated. Known: "
-    f"{', '.join(ENGINES)}. Default: {', '.join(_USUAL_ENGINES)}.",
+    help=f"The engines to report on, as in sglang@0.5.10; may be repeated. The default is "
+    f"{', '.join(ENGINES)}.",
 )
 @click.option(
     "--fail-on",
@@ -75,7 +73,7 @@ def preflight(
     with shared.wrong_usage():
         for engine in engines:
             parse_engine(engine)
-    report = inspect(model, engines or _USUAL_ENGINES)
+    report = inspect(model, engines or ENGINES)
     if as_json:
         text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
         # Unprintable characters can move the cursor or reverse text.

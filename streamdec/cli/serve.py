@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -16,27 +14,13 @@ from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
-from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 VARIABLE = "STREAMDEC_API_KEY"
-_DEFAULTS = ServerLimits()
 _IDLE_SECONDS = 75
 """Seconds that a connection waits for its next request: longer than nginx, which keeps it for 60
 seconds and would otherwise use a connection that is being closed."""
-
-
-def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        f"--limit-{name.replace('_', '-')}",
-        name,
-        type=click.IntRange(min=0 if name == "waiting" else 1),
-        default=getattr(_DEFAULTS, name),
-        show_default=True,
-        metavar="N",
-        help=help_text,
-    )
 
 
 @click.command()
@@ -101,11 +85,7 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
     help="A name to accept in the Host header, beside localhost; may be repeated. The default is "
     "any name, or only localhost with a --host that only this machine can reach.",
 )
-@click.option(
-    "--page/--no-page",
-    default=None,
-    help="Serve a page at / to try the server in a browser. The default is yes for the replay.",
-)
+@click.option("--page", is_flag=True, help="Serve the page at / with an engine, too.")
 @click.option(
     "--grace",
     type=click.IntRange(min=0),
@@ -114,11 +94,6 @@ def _limit_option(name: str, help_text: str) -> Callable[[Callable[..., Any]], C
     metavar="SECONDS",
     help="How long streams may continue after SIGTERM or Ctrl-C before they are cut.",
 )
-@_limit_option("body_bytes", "Maximum size of a request, in bytes.")
-@_limit_option("prompt_tokens", "Maximum number of tokens in a prompt.")
-@_limit_option("max_tokens", "Maximum number of tokens in an answer, and the default.")
-@_limit_option("running", "Maximum number of samples that are generated at once.")
-@_limit_option("waiting", "Maximum number of requests beyond these; more get status 429.")
 def serve(
     tokenizer: shared.Source,
     engine_name: str | None,
@@ -130,9 +105,8 @@ def serve(
     api_keys: tuple[str, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
     allow_hosts: tuple[str, ...],
-    page: bool | None,
+    page: bool,
     grace: int,
-    **limits: int,
 ) -> None:
     """Serve OpenAI's and Anthropic's APIs over an engine of token ids.
 
@@ -140,7 +114,7 @@ def serve(
     engine is your callable, which turns prompt ids into token ids. Without --engine, a text is
     replayed, so that you can try the command. The paths are /v1/completions,
     /v1/chat/completions, /v1/messages (Anthropic's), /v1/models, /health, /metrics (with
-    prometheus_client) and, with --page, /.
+    prometheus_client) and, for the replay or with --page, /.
 
     \b
     Examples:
@@ -164,12 +138,11 @@ def serve(
             loaded,
             engine,
             models=names or (_name_of(tokenizer.name),),
-            limits=ServerLimits(**limits),
             eos_token_ids=_eos_token_ids(tokenizer.name, loaded),
             reasoning_markers=reasoning_markers,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),
-            page=engine_name is None if page is None else page,
+            page=page or engine_name is None,
         )
     if not api_keys and not _is_loopback(host):
         told = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."

@@ -55,9 +55,6 @@ def collected(
     return decorate
 
 
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Source:
     """The TOKENIZER of a command, not loaded yet: a path or a name, and options."""
@@ -103,8 +100,6 @@ def packaged_text(name: str) -> str:
     return (files("streamdec.cli") / "data" / name).read_text("utf-8")
 
 
-# --- decoding and stops ---------------------------------------------------------------------------
-
 keep_special_tokens_option = click.option(
     "--keep-special-tokens",
     "skip_special_tokens",
@@ -112,14 +107,6 @@ keep_special_tokens_option = click.option(
     default=True,
     type=bool,
     help="Output the text of special tokens, too.",
-)
-
-unknown_ids_option = click.option(
-    "--unknown-ids",
-    type=click.Choice(["skip", "error", "replace"]),
-    default="skip",
-    show_default=True,
-    help="For ids that the tokenizer does not have: skip (no text), error, or replace (U+FFFD).",
 )
 
 _DECODING = {
@@ -132,7 +119,14 @@ _DECODING = {
         help="Emit the characters of byte-fallback tokens as they complete, or exactly as the full "
         "decode has them.",
     ),
-    "unknown_ids": unknown_ids_option,
+    "unknown_ids": click.option(
+        "--unknown-ids",
+        type=click.Choice(["skip", "error", "replace"]),
+        default="skip",
+        show_default=True,
+        help="For ids that the tokenizer does not have: skip (no text), error, or replace "
+        "(U+FFFD).",
+    ),
 }
 
 decoding_options = collected(_DECODING, "options", dict)
@@ -237,9 +231,6 @@ def ended(reason: FinishReason | None, stop: StopReason) -> str:
     if reason in (None, RAN_OUT):
         return ""
     return reason if stop is None else f"{reason}: {stop!r}"
-
-
-# --- output ---------------------------------------------------------------------------------------
 
 
 def write(text: str) -> None:

@@ -90,7 +90,8 @@ def trace(
     with shared.wrong_usage():
         decoder = StopSequenceDecoder(loaded, conditions, prompt_ids, **options)
     tracer = Tracer(decoder, prompt_ids or None)
-    ids = _first_row(source) if source.is_jsonl else chain.from_iterable(source.ids())
+    rows = ([*source.parse(row, list)] for _, row in source.rows())
+    ids = next(rows, []) if source.is_jsonl else chain.from_iterable(source.ids())
     for token_id in ids:
         tracer.step(token_id)
         if tracer.finished:
@@ -107,13 +108,6 @@ def trace(
     else:
         shared.show(_heading(result), *_table(result))
     shared.exit_with(int(result.verdict.equal is False))
-
-
-def _first_row(source: Input) -> list[Any]:
-    for _, row in source.rows():
-        ids: list[Any] = source.parse(row, list)
-        return ids
-    return []
 
 
 def _heading(result: Trace) -> Table:
@@ -138,20 +132,15 @@ def _heading(result: Trace) -> Table:
 def _table(result: Trace) -> Iterator[Table | str]:
     rows = [_cells(token) for token in result.tokens[:MOST_IN_TABLE]]
     if result.end is not None and result.end.text:
-        # This command gives the reason shared.RAN_OUT itself; the engine did not.
-        reason, stop = result.end.finish_reason, result.end.stop_reason
-        ended = "" if reason == shared.RAN_OUT else shared.ended(reason, stop)
+        ended = shared.ended(result.end.finish_reason, result.end.stop_reason)
         rows.append(["end", *[""] * 6, repr(result.end.text), ended])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     # Empty columns are left out.
-    used = [
-        place
-        for place, name in enumerate(_COLUMNS)
-        if name in ("token", "piece", "output") or any(row[place] for row in rows)
-    ]
-    for place in used:
-        name = [*_COLUMNS][place]
-        table.add_column(name, style=_COLUMNS[name], overflow="ellipsis", max_width=_LONGEST_CELL)
+    used = []
+    for place, (name, style) in enumerate(_COLUMNS.items()):
+        if name in ("token", "piece", "output") or any(row[place] for row in rows):
+            table.add_column(name, style=style, overflow="ellipsis", max_width=_LONGEST_CELL)
+            used.append(place)
     for row in rows:
         table.add_row(*(Text(row[place]) for place in used))
     yield table

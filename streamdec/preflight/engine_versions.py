@@ -1,7 +1,4 @@
-"""The engines whose behaviour is known, and the versions whose source was read.
-
-In: ``"sglang"`` or ``"sglang@0.5.10"``. Out: an :class:`Engine`.
-"""
+"""The engines whose behaviour is known, and the versions whose source was read."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ from streamdec.preflight.snapshot_tokens import Tokens, is_id
 
 GENERATION = "generation_config.json"
 CONFIG = "config.json"
-MAX_IDS = 1_000
-"""The most ids of a list that are read; real lists have up to ten."""
 _SGLANG_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
 """The keys of the text part of a configuration in SGLang, in its order."""
 _LOADED_PARTS = ("decoder", "generator", "text_config", "llm_config")
@@ -154,7 +152,7 @@ class EosSources:
         tokens = self.tokens
         role = tokens.roles.get("eos_token")
         if role is None:
-            others = tokens.is_remote or (tokens.json is None and tokens.other_vocabularies)
+            others = tokens.folder.is_remote or (tokens.json is None and tokens.other_vocabularies)
             if others and "eos_token" not in tokens.said:
                 return (), (Source("tokenizer", "", resolved=False),)
             return (), ()
@@ -170,7 +168,7 @@ def _found(value: object, kind: str, file: str, pointer: str) -> Found:
     if isinstance(value, list):
         return tuple(
             (each, Source(kind, file, f"{pointer}/{index}"))
-            for index, each in enumerate(value[:MAX_IDS])
+            for index, each in enumerate(value)
             if is_id(each)
         )
     return ()

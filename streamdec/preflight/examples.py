@@ -24,12 +24,10 @@ def write_example(name: str, parent: str | os.PathLike[str] = ".") -> Path:
     The new folder is in ``parent``. Raises FileExistsError if it exists.
     """
     folder = Path(parent, name)
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        raise FileExistsError(
-            f"{folder} exists: remove it, or write the example into another folder"
-        ) from None
+    if folder.exists():
+        told = f"{folder} exists: remove it, or write the example into another folder"
+        raise FileExistsError(told)
+    folder.mkdir()
     for file in _FOLDER.joinpath(name).iterdir():
         text = file.read_text("utf-8")
         if file.name == "tokenizer.json":

@@ -30,8 +30,7 @@ def inspect(
             that need the text are missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not the folder of a model,
-    ValueError for an unknown engine. A defect in the folder is a finding.
-    ``docs/reference/findings.md`` explains each code and names its source.
+    ValueError for an unknown engine. ``docs/reference/findings.md`` explains each code.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", "vllm@0.33.0")
@@ -49,8 +48,8 @@ def inspect(
     stops, answer = _answer(view)
     # The module files is last: by then all files are read.
     modules = (eos, added_tokens, chat_templates, quantization, files)
-    findings = (finding for module in modules for finding in module.check(view))
-    found = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), f.code))
+    found = [finding for module in modules for finding in module.check(view)]
+    found.sort(key=lambda f: (-SEVERITIES.index(f.severity), f.code))
     return Report(
         path=str(path),
         engines=tuple(str(engine) for engine in asked),
@@ -71,7 +70,7 @@ def _answer(view: View) -> tuple[bool | None, str]:
         why = probes.unavailable or "the template writes no token at the end of a turn"
         if error is not None:
             why = f"{error!s:.300}".partition("\n")[0]
-        elif probes.static is not None and not probes.rendered:
+        elif not probes.unavailable and not probes.rendered:
             why = "the chat template was not rendered"
         return None, f"unknown whether {names} at the end of a turn: {why}"
     where = f"the template's end of turn, {marker.id} {marker.text}"

@@ -1,13 +1,16 @@
-"""The report of a preflight: answer, findings and evidence.
+"""The report of a preflight: answer, findings, evidence; and the rules.
 
-In: the findings of the modules of ``streamdec.preflight.findings``. Out: a
-:class:`~streamdec.preflight.Report`: plain data, and JSON.
+In: ``rules.toml``, and the findings of the modules of ``streamdec.preflight.findings``. Out: a
+:class:`~streamdec.preflight.Report`: plain data, and JSON. The documentation of the findings is
+written from the rules, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from importlib.resources import files
 from math import isfinite
 from typing import Any, Literal
 
@@ -18,10 +21,8 @@ MAX_SHOWN = 500
 _MOST_ITEMS = 50
 
 Severity = Literal["info", "warning", "error"]
-"""How much a finding matters; ``SEVERITIES`` says what each means."""
+"""How much a finding matters; ``Finding.severity`` says what each means."""
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
-"""In ascending order. ``info``: worth knowing. ``warning``: engines or versions differ. ``error``:
-wrong output, or the engine does not start."""
 
 
 def shown(value: Any) -> Any:
@@ -116,6 +117,60 @@ class Finding:
     def __str__(self) -> str:
         seen = "; ".join(str(each) for each in self.evidence)
         return f"{self.severity}: {self.code}: {seen}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What all findings of one code have in common. Call it to make a finding."""
+
+    title: str
+    """The subject, a heading of the reference page."""
+    code: str
+    severity: Severity
+    when: str
+    """When it fires, as a clause."""
+    engines: tuple[str, ...]
+    """The engines that it affects."""
+    action: str
+    """What to do."""
+    reference: tuple[str, ...] = ()
+    or_severity: str = ""
+    """When the severity is another one, in words."""
+    compares_files: bool = False
+    """Whether it compares one file with another."""
+
+    def __call__(
+        self,
+        *evidence: Evidence,
+        severity: Severity | None = None,
+        engines: Iterable[str] | None = None,
+    ) -> Finding:
+        """Return the finding, with what was seen."""
+        affected = self.engines if engines is None else tuple(engines)
+        severity = severity or self.severity
+        return Finding(
+            self.code, severity, affected, evidence, self.action, self.reference, self.when
+        )
+
+
+def _read() -> Mapping[str, Rule]:
+    data = tomllib.loads(files("streamdec.preflight").joinpath("rules.toml").read_text("utf-8"))
+
+    def reference(said: str) -> str:
+        name, _, file = said.partition(" ")
+        engine, _, version = name.partition("@")
+        return f"{engine} {version or data['versions'][engine]}: {file}"
+
+    found = {}
+    for row in data["rules"]:
+        row["engines"] = tuple(row["engines"])
+        row["reference"] = tuple(reference(each) for each in row.get("reference", ()))
+        found[row["code"]] = Rule(**row)
+    return found
+
+
+RULES: Mapping[str, Rule] = _read()
+"""Every rule by its code, in the order of the reference page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Questions about a snapshot's files: disagreements, quantisation and commit.
 
-In: a folder; for commits also a repository of the Hugging Face Hub. Out: findings and plain values.
 Only :func:`~streamdec.preflight.verify_commit_reachable` uses the network (extra ``hub``).
 """
 
@@ -14,25 +13,17 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from streamdec.errors import MissingExtraError, TokenizerLoadError
-from streamdec.preflight.engine_versions import parse_engine
-from streamdec.preflight.findings.quantization import (
-    grouped_weights,
-    quantization_places,
-    quantizations,
-)
+from streamdec.preflight.findings.quantization import quantization_places, quantizations
 from streamdec.preflight.inspection import inspect
-from streamdec.preflight.preflight_report import Finding
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, Finding
 from streamdec.preflight.snapshot import open_snapshot
-from streamdec.preflight.view import View
 from streamdec.tokenizers._extras import library
 
 
 def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     """Return where files of the snapshot in ``path`` disagree, the most severe first.
 
-    Each finding names the files and the value in each. Its action says which file counts. No
-    template is rendered.
+    Each finding names the files and the value in each. Its action says which file counts.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
 
@@ -42,9 +33,6 @@ def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
     """
     found = inspect(path, render=False).findings
     return [each for each in found if RULES[each.code].compares_files]
-
-
-# --- quantisation ---------------------------------------------------------------------------------
 
 
 class QuantizationEntry(NamedTuple):
@@ -68,8 +56,7 @@ def find_nested_quantization_config(
 ) -> list[QuantizationEntry]:
     """Return every ``quantization_config`` of a ``config.json`` that is not empty.
 
-    ``path`` is the folder of a snapshot, or the JSON of the file. The top level comes first, then
-    the others by depth. ``hf_quant_config.json`` is another place (``QUANT_SIDECAR_ONLY``).
+    ``path`` is the folder of a snapshot, or the JSON of the file. The outer ones come first.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -100,11 +87,9 @@ def summarize_quant_config(config: str | os.PathLike[str] | Mapping[str, Any]) -
     """
     if isinstance(config, Mapping):
         return " ".join(_summary(config))
-    view = View(open_snapshot(config), (parse_engine("vllm"),), render=False)
-    places = quantization_places(view)
     lines = (
         f"{file}{path and '#' + path}: {summarize_quant_config(value)}"
-        for file, path, value in places
+        for file, path, value in quantization_places(open_snapshot(config))
     )
     return "; ".join(lines) or "none"
 
@@ -114,7 +99,10 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
     yield _word(method or ("modelopt" if algorithm else "no method"))
     if algorithm:
         yield f"quant_algo={_word(algorithm)}"
-    weights: Mapping[str, Any] = next(grouped_weights(config), {})
+    groups = config.get("config_groups")  # of compressed-tensors
+    group = next(iter(groups.values()), None) if isinstance(groups, dict) else None
+    weights = group.get("weights") if isinstance(group, dict) else None
+    weights = weights if isinstance(weights, dict) else {}
     for key in ("num_bits", "group_size"):
         if key in weights:
             yield f"{key}={_word(weights[key])}"
@@ -136,8 +124,6 @@ def _word(value: object) -> str:
     shown = value if isinstance(value, str) and value.isprintable() else repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
-
-# --- commits --------------------------------------------------------------------------------------
 
 MOST_REFS = 100
 """The most branches, tags and pull requests whose history is requested."""
@@ -202,12 +188,7 @@ def verify_commit_reachable(
     """
     repo, commit = _asked(os.fspath(repo_id), commit_sha)
     note = "offline: the hub was not asked"
-    if not offline and os.environ.get("HF_HUB_OFFLINE", "").upper() not in (
-        "1",
-        "ON",
-        "YES",
-        "TRUE",
-    ):
+    if not offline:
         try:
             api = library("huggingface_hub", "hub", "asking the hub for commits needs").HfApi()
             return _from_hub(api, repo, commit, revision)
@@ -227,10 +208,8 @@ def _asked(given: str, commit: str | None) -> tuple[str, str]:
     if folder.is_dir() and folder.parent.name == "snapshots":
         kept = folder.parent.parent.name
         if not kept.startswith("models--"):
-            raise TokenizerLoadError(
-                f"{given!r:.200} is not in a cache of the hub: expected a folder "
-                f"models--org--name, found {kept!r:.100}"
-            )
+            told = f"{given!r:.200} is not in a cache of the hub: expected a folder "
+            raise TokenizerLoadError(f"{told}models--org--name, found {kept!r:.100}")
         repo, commit = kept.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
         raise TokenizerLoadError(
@@ -240,9 +219,8 @@ def _asked(given: str, commit: str | None) -> tuple[str, str]:
     if not _ID.fullmatch(repo):
         raise TokenizerLoadError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
     if not _SHA.fullmatch(str(commit).lower()):
-        raise TokenizerLoadError(
-            f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
-        )
+        told = f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
+        raise TokenizerLoadError(told)
     return repo, commit.lower()
 
 
@@ -262,13 +240,6 @@ def _from_hub(api: Any, repo: str, commit: str, revision: str) -> CommitStatus:
         history = api.list_repo_commits(repo, revision=name)
         if any(each.commit_id.startswith(commit) for each in history):
             held_by.append(name)
-    return CommitStatus(
-        repo,
-        commit,
-        revision,
-        "COMMIT_NOT_HEAD" if revision in held_by else "COMMIT_NOT_REACHABLE",
-        revision in held_by,
-        head,
-        tuple(held_by),
-        note,
-    )
+    is_held = revision in held_by
+    code: Any = "COMMIT_NOT_HEAD" if is_held else "COMMIT_NOT_REACHABLE"
+    return CommitStatus(repo, commit, revision, code, is_held, head, tuple(held_by), note)

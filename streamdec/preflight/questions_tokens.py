@@ -1,7 +1,4 @@
-"""Questions about tokens: added tokens, ids of a marker, tokenizer class.
-
-In: the folder of a snapshot. Out: plain values. Files are read, and nothing in them is run.
-"""
+"""Questions about tokens: added tokens, ids of a marker, tokenizer class."""
 
 from __future__ import annotations
 
@@ -72,17 +69,13 @@ def discover_added_tokens(path: str | os.PathLike[str]) -> dict[int, DiscoveredT
     roles: dict[str, list[str]] = {}
     for name, role in tokens.roles.items():
         roles.setdefault(role.text, []).append(name)
-    legacy = {} if tokens.has_decoder else tokens.legacy
+    legacy = {} if tokens.has_decoder else dict.fromkeys(tokens.legacy.items(), (_LEGACY,))
     return {
         i: DiscoveredToken(
             id=i,
             content=text,
             special=special,
-            sources=(
-                *flags.get(i, ()),
-                *((_LEGACY,) if legacy.get(text) == i else ()),
-                *roles.get(text, ()),
-            ),
+            sources=(*flags.get(i, ()), *legacy.get((text, i), ()), *roles.get(text, ())),
             flags=flags.get(i, {}),
         )
         for i, (text, special) in sorted(found.items())
@@ -117,9 +110,6 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
     yield from ((_JSON, entry) for entry in tokens.own)
     yield from ((_CONFIG, entry) for entry in tokens.declared)
-
-
-# --- the tokenizer class --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +180,8 @@ def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str
     """Return the transformers version that a tokenizer class needs.
 
     The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
-    ``tokenizer_config.json`` (a dict), or the name of a class. Code of the snapshot (``auto_map``)
-    loads with both. A name that no version knows needs 5.0, which uses another class.
+    ``tokenizer_config.json`` (a dict), or the name of a class. A name that no version knows needs
+    5.0, which uses another class.
 
     Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
 
@@ -201,17 +191,14 @@ def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str
     >>> version_gate_tokenizer_class("path/to/model")
     '>=4.0'
     """
+    if isinstance(tokenizer, str) and tokenizer.isidentifier() and not Path(tokenizer).is_dir():
+        tokenizer = {"tokenizer_class": tokenizer}
     if isinstance(tokenizer, Mapping):
-        return _gate(_declared_class(tokenizer), bool(auto_map_of(tokenizer)))
-    is_name = isinstance(tokenizer, str) and tokenizer.isidentifier()
-    if is_name and not Path(tokenizer).is_dir():
-        return _gate(str(tokenizer), has_code=False)
-    found = effective_tokenizer_class(tokenizer, "4.57.6")
-    return ">=5.0" if found.error else ">=4.0"
-
-
-def _gate(name: str, has_code: bool) -> str:
-    return ">=4.0" if has_code or not name or _class_of_4(name) else ">=5.0"
+        name = _declared_class(tokenizer)
+        needs_5 = bool(name) and not auto_map_of(tokenizer) and _class_of_4(name) is None
+    else:
+        needs_5 = effective_tokenizer_class(tokenizer, "4.57.6").error is not None
+    return ">=5.0" if needs_5 else ">=4.0"
 
 
 def _declared_class(config: Mapping[str, Any]) -> str:
@@ -229,17 +216,17 @@ def _class_of_4(name: str) -> str | None:
 def _version_4(tokens: Tokens) -> EffectiveTokenizerClass:
     config = tokens.snapshot.object("config.json") or {}
     for file, data in ((_CONFIG, tokens.config), ("config.json", config)):
-        code = auto_map_of(data)
-        if code:
+        if auto_map_of(data):
             why = "auto_map names code of the snapshot"
             return EffectiveTokenizerClass(None, why, file, remote_code=True)
         name = _declared_class(data)
         if name:
             found = _class_of_4(name)
-            said = f"Tokenizer class {name} does not exist or is not currently imported."
-            error = None if found else f"ValueError: {said}"
-            why = f"{name} is declared"
-            return EffectiveTokenizerClass(found, why, file, error=error)
+            said = (
+                f"ValueError: Tokenizer class {name} does not exist or is not currently imported."
+            )
+            error = None if found else said
+            return EffectiveTokenizerClass(found, f"{name} is declared", file, error=error)
     # The classes of version 4 for each model type are unknown here. Where version 5 has a class,
     # version 4 had one of the same name.
     model_type = config.get("model_type")

@@ -1,4 +1,4 @@
-"""The files of a model snapshot, each read once, and up to a size.
+"""The files of a model snapshot, each read once and up to a size; its templates.
 
 In: a folder. Out: the bytes, the text or the JSON of a file, and for unreadable files the problem.
 A snapshot is not trusted: a file may be a link to another folder, a pipe, larger than the disk, or
@@ -12,8 +12,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.locks import cached_property
@@ -25,23 +26,13 @@ MAX_TEXT = 2**20
 """The most bytes of a template: four times the limit of rendering."""
 LIMITS: Mapping[str, int] = {"tokenizer.json": 2**26}
 """Larger limits for single files: the largest known ``tokenizer.json`` has 34 million bytes."""
-TOKEN_FILES = frozenset(
-    ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-)
-"""The files that contain texts of tokens."""
 MAX_ENTRIES = 10_000
 """The most names of a folder that are read."""
-MAX_SUBFOLDERS = 1_000
-"""The most names of a folder without a model, and of its subfolders, that are read."""
 MAX_TEMPLATES = 16
 """The most named templates that are read; real models have up to four."""
 
-_LFS_SIZE = 1024
-"""The most bytes of a pointer (the specification of git-lfs)."""
-_LONE_SURROGATE = re.compile(
-    r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
-)
-"""A lone surrogate, as JSON escapes it."""
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The beginning of a surrogate, as JSON escapes it. One of a pair is harmless."""
 
 
 @dataclass
@@ -50,33 +41,28 @@ class Snapshot:
 
     path: Path
     _files: dict[str, bytes | FileError | None] = field(default_factory=dict)
-    _json: dict[str, Any] = field(default_factory=dict)
+    _json: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise :class:`TokenizerLoadError` if ``path`` is not a folder."""
-        self.path = Path(self.path)
-        told = f"{str(self.path)!r}: expected the folder of a model"
         try:
             self.root = Path(os.path.realpath(self.path))
             os.scandir(self.path).close()
-        except FileNotFoundError:
-            raise TokenizerLoadError(f"{told}, found nothing") from None
-        except NotADirectoryError:
-            raise TokenizerLoadError(f"{told}, found a file") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise TokenizerLoadError(f"{told}: {why}") from error
+            told = f"{str(self.path)!r}: expected the folder of a model: {why}"
+            raise TokenizerLoadError(told) from error
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The names in the folder itself."""
-        return frozenset(_names(self.path, MAX_ENTRIES))
+        return frozenset(_names(self.path))
 
     def names_in(self, folder: str) -> list[str]:
         """Return the sorted names in a subfolder; none if it leads outside."""
         path = self.path / folder
         is_inside = folder in self.names and self._is_within(path)
-        return sorted(_names(path, MAX_ENTRIES)) if is_inside else []
+        return sorted(_names(path)) if is_inside else []
 
     def __contains__(self, name: str) -> bool:
         return self._file(name) is not None
@@ -106,39 +92,21 @@ class Snapshot:
         Returns None if it cannot be read or is not an object.
         """
         if name not in self._json:
-            try:
-                self._json[name] = self._parse(name)
-            except FileError as error:
-                self._files[name], self._json[name] = error, None
-        found: dict[str, Any] | None = self._json[name]
-        return found
-
-    def find_pointers(self) -> None:
-        """Look for pointers of git-lfs among all small files, in place of weights."""
-        for name in self.names - self._files.keys():
-            path = self.path / name
-            try:
-                # The size of the target: weights in the hub's cache are links.
-                is_small = self._is_within(path) and path.stat().st_size <= _LFS_SIZE
-            except OSError:
-                continue
-            found = self._read(name) if is_small else None
-            if isinstance(found, FileError) and found.problem == "lfs":
-                self._files[name] = found
+            self._json[name] = None
+            content = self.content(name)
+            if content is not None:
+                try:
+                    value = parse_json(content)
+                    if not isinstance(value, dict):
+                        raise FileError("json", "not a JSON object")
+                    self._json[name] = _whole(value) if _SURROGATE.search(content) else value
+                except FileError as error:
+                    self._files[name] = error
+        return self._json[name]
 
     def problems(self) -> list[tuple[str, FileError]]:
         """Return the requested files that could not be read, by name."""
         return [(n, f) for n, f in sorted(self._files.items()) if isinstance(f, FileError)]
-
-    def _parse(self, name: str) -> dict[str, Any] | None:
-        content = self.content(name)
-        if content is None:
-            return None
-        value = parse_json(content)
-        if not isinstance(value, dict):
-            raise FileError("json", f"an object was expected, not {_kind(value)}")
-        is_of_tokens = name in TOKEN_FILES and _LONE_SURROGATE.search(content.decode("utf-8"))
-        return _whole(value) if is_of_tokens else value
 
     def _file(self, name: str) -> bytes | FileError | None:
         """Return the content of a file or its problem; None if it does not exist."""
@@ -198,8 +166,8 @@ def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 def _models_in(folder: Path) -> Iterator[str]:
     """Yield the subfolders that are models, in the hub's cache in ``snapshots``."""
-    for name in _names(folder, MAX_SUBFOLDERS):
-        if any(map(_OF_A_MODEL.fullmatch, _names(folder / name, MAX_SUBFOLDERS))):
+    for name in _names(folder):
+        if any(map(_OF_A_MODEL.fullmatch, _names(folder / name))):
             yield name
         elif name == "snapshots" and folder.name != name:
             yield from (f"{name}/{inner}" for inner in _models_in(folder / name))
@@ -214,15 +182,76 @@ def _whole(value: Any) -> Any:
     return json.loads(text.decode("utf-16", "replace"))
 
 
-def _names(path: Path, most: int) -> Iterator[str]:
+def _names(path: Path) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            for _, entry in zip(range(most), entries, strict=False):
-                yield entry.name
+            return [entry.name for entry in islice(entries, MAX_ENTRIES)]
     except OSError:
-        return
+        return []
 
 
-def _kind(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+# --- chat templates -------------------------------------------------------------------------------
+
+FILE = "chat_template.jinja"
+DIRECTORY = "additional_chat_templates"
+LEGACY = "chat_template.json"
+CONFIG = "tokenizer_config.json"
+
+
+class Template(NamedTuple):
+    """A template, its file, and its place in a JSON file."""
+
+    text: str
+    file: str
+    pointer: str = ""
+
+
+class Templates:
+    """The templates of a snapshot by name; one without a name is ``default``.
+
+    Files replace the whole entry of ``tokenizer_config.json`` (transformers 5.24.0,
+    ``tokenization_utils_base.py``).
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Read all places of templates."""
+        self._snapshot = snapshot
+        self.inline = self._named(CONFIG)
+        """The templates in ``tokenizer_config.json``: one, or a list of named ones."""
+        self.legacy = self._named(LEGACY)
+        """The templates in ``chat_template.json``, which only processors read."""
+        self.files: dict[str, Template] = {}
+        """The templates in files; ``chat_template.jinja`` has the lowest precedence."""
+        names = [n for n in snapshot.names_in(DIRECTORY) if n.endswith(".jinja")]
+        for name in (FILE, *(f"{DIRECTORY}/{name}" for name in names[:MAX_TEMPLATES])):
+            text = snapshot.text(name)
+            if text is not None:
+                stem = "default" if name == FILE else name[len(DIRECTORY) + 1 : -len(".jinja")]
+                self.files[stem] = Template(text, name)
+
+    @property
+    def loaded(self) -> dict[str, Template]:
+        """The templates of a loaded tokenizer."""
+        return self.files or self.inline
+
+    @property
+    def default(self) -> Template | None:
+        """The template for a conversation without tools; None without one."""
+        return self.loaded.get("default") or (None if self.loaded else self.legacy.get("default"))
+
+    @property
+    def all(self) -> list[tuple[str, Template]]:
+        """Every template that some loader uses, once."""
+        return sorted((self.legacy | self.loaded).items())
+
+    def _named(self, file: str) -> dict[str, Template]:
+        value = (self._snapshot.object(file) or {}).get("chat_template")
+        if isinstance(value, str):
+            return {"default": Template(value, file, "/chat_template")}
+        found: dict[str, Template] = {}
+        for index, entry in enumerate(value[:MAX_TEMPLATES] if isinstance(value, list) else ()):
+            if isinstance(entry, Mapping):
+                name, text = entry.get("name"), entry.get("template")
+                if isinstance(name, str) and isinstance(text, str):
+                    found[name] = Template(text, file, f"/chat_template/{index}/template")
+        return found

@@ -4,12 +4,8 @@ In: a :class:`Snapshot`. Out: :class:`Tokens`: the token of each role and the fi
 the added tokens as each file declares them and after loading, and the ids of texts.
 
 The files beside ``tokenizer.json`` are resolved by the same code as when a tokenizer is loaded
-(``streamdec.folders.folder_tokens``). The tokenizer class matters too (transformers 5.24.0,
-``tokenization_utils_base.py``, ``tokenization_utils_tokenizers.py``):
-
-- The class may have tokens for roles that the files do not declare.
-- A class that builds its tokenizer from the vocabulary has only the declared tokens. It may make
-  all tokens special that the files call special.
+(``streamdec.folders.folder_tokens``). The tokenizer class may have tokens for roles that the files
+do not declare. A class that builds its tokenizer from the vocabulary has only the declared tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
@@ -29,12 +24,6 @@ from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
 
 MAX_ID = 2**32 - 1
-MAX_ADDED = 100_000
-MAX_ADDED_TEXT = 2**21
-"""The most added tokens, and characters of them, for which a tokenizer is built. The library takes
-20 µs for each token, and 80 bytes for each character. Known tokenizers have up to 6,500."""
-MAX_NAMED = 1_000
-"""The most tokens with a name in a report; Gemma 4 has more than 20."""
 _OTHERS = re.compile(
     r"(?:tokenizer|spiece|sentencepiece|sentencepiece\.bpe|source|target)\.(?:model|spm|bpe\.model)"
     r"|tokenizer\.model\.v.*|tekken\.json|vocab\.(?:json|txt|model)|.*\.tiktoken|tiktoken\.model"
@@ -69,11 +58,9 @@ class Entry(NamedTuple):
 class Vocabulary:
     """The texts and ids of a ``tokenizer.json``, with more tokens added to it.
 
-    The rule is the library's (tokenizers 0.23, ``added_vocabulary.rs``), which reads the added
-    tokens of the file in the same way. An existing text keeps its id and gets the new flags. A new
-    one gets the id after the highest added token, or the first after the model's vocabulary. The
-    rule is repeated here because loading a large file a second time takes as long as the rest of a
-    preflight.
+    The rule is the library's (tokenizers 0.23, ``added_vocabulary.rs``), repeated here because
+    loading a large file takes long. An existing text keeps its id and gets the new flags. A new one
+    gets the id after the highest added token, or the first after the model's vocabulary.
     """
 
     def __init__(self, model: Mapping[str, int], tokens: Iterable[Token] = ()) -> None:
@@ -116,17 +103,10 @@ class Tokens:
     refused: str = field(default="", init=False)
     """Why the library cannot read ``tokenizer.json``; empty if it can."""
 
-    # --- as declared ------------------------------------------------------------------------------
-
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """``tokenizer_config.json``; empty without one."""
         return self.snapshot.object("tokenizer_config.json") or {}
-
-    @property
-    def decoder(self) -> Any:
-        """The value of ``added_tokens_decoder``; None without one."""
-        return self.config.get("added_tokens_decoder")
 
     @property
     def has_decoder(self) -> bool:
@@ -136,10 +116,10 @@ class Tokens:
     @cached_property
     def declared(self) -> list[Entry]:
         """The entries of ``added_tokens_decoder`` by id, without malformed ones."""
-        listed = self.decoder if isinstance(self.decoder, dict) else {}
+        listed = self.config.get("added_tokens_decoder")
         found = (
             _entry(key, value, f"/added_tokens_decoder/{_escaped(key)}")
-            for key, value in listed.items()
+            for key, value in (listed.items() if isinstance(listed, dict) else ())
         )
         return sorted((e for e in found if e is not None), key=lambda entry: entry.id)
 
@@ -199,16 +179,6 @@ class Tokens:
             is_byte_level=b'"ByteLevel"' in (self.snapshot.content("tokenizer.json") or b""),
         )
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether code of the snapshot makes the tokenizer."""
-        return self.folder.is_remote
-
-    @property
-    def is_built(self) -> bool:
-        """Whether the tokenizer is built from the vocabulary and declared tokens alone."""
-        return self.folder.is_built
-
     @cached_property
     def roles(self) -> dict[str, Role]:
         """The tokens of the seven roles, then those of other names in the files."""
@@ -217,15 +187,13 @@ class Tokens:
             key = "additional_special_tokens"  # which is read as the other one then
         extra, source_of_extra = self.said.get(key, (None, ""))
         found: dict[str, Role] = {}
-        for name, text in islice(self.folder.beside.names().items(), MAX_NAMED):
+        for name, text in self.folder.beside.names().items():
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
                 source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
             found[name] = Role(text, source or f"class {self.folder.chosen.name}", pointer)
         return found
-
-    # --- after loading ----------------------------------------------------------------------------
 
     @property
     def other_vocabularies(self) -> list[str]:
@@ -237,18 +205,10 @@ class Tokens:
         """``tokenizer.json`` alone; None without the file, or if the library rejects it."""
         if self.json is None:
             return None
-        texts = [entry.content for entry in self.own]
-        texts += [token.content for token in self.to_add()]
-        if len(texts) > MAX_ADDED:
-            self.refused = f"more than {MAX_ADDED:,} added tokens"
-        elif sum(map(len, texts)) > MAX_ADDED_TEXT:
-            self.refused = f"added tokens of more than {MAX_ADDED_TEXT:,} characters"
-        else:
-            try:
-                untrusted.try_content(self.snapshot.content("tokenizer.json") or b"")
-            except TokenizerLoadError as error:
-                self.refused = str(error)[:300]
-        if self.refused:
+        try:
+            untrusted.try_content(self.snapshot.content("tokenizer.json") or b"")
+        except TokenizerLoadError as error:
+            self.refused = str(error)[:300]
             return None
         vocabulary = self.json["model"]["vocab"]
         if isinstance(vocabulary, list):
@@ -258,14 +218,14 @@ class Tokens:
     @cached_property
     def loaded(self) -> Vocabulary | None:
         """The tokens with the other files applied; None if they are unknown."""
-        if self.bare is None or self.is_remote:
+        if self.bare is None or self.folder.is_remote:
             return None
-        own = () if self.is_built else (entry.token for entry in self.own)
+        own = () if self.folder.is_built else (entry.token for entry in self.own)
         return Vocabulary(self.bare.model, [*own, *self.to_add()])
 
     def to_add(self) -> list[Token]:
         """Return the tokens that transformers adds, in its order."""
-        present = () if self.is_built else {entry.content for entry in self.own}
+        present = () if self.folder.is_built else {entry.content for entry in self.own}
         return self.folder.to_add(present)
 
     @cached_property

@@ -21,21 +21,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from streamdec.core.conditions import StopConditions
 from streamdec.errors import warn
 from streamdec.preflight.engine_versions import Engine, parse_engine
-from streamdec.preflight.eos_sources import MAX_IDS, EosSources, Source
+from streamdec.preflight.eos_sources import EosSources, Source
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 
-_ADDITIONAL_TEXTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("0.5.23", ("<|eom_id|>", "<|content_model_end_sampling|>", "<|ifm|im_end|>")),
-    ("0", ("<|eom_id|>",)),
-)
-"""SGLang's built-in list of texts, by its first version."""
-_HARMONY_STOPS = ("<|return|>", "<|call|>")
+_OF_SGLANG = ("<|eom_id|>", "<|content_model_end_sampling|>", "<|ifm|im_end|>")
+"""SGLang's built-in list of texts. Before 0.5.23 it had only the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +88,9 @@ def effective_stop_tokens(path: str | os.PathLike[str], engine: str) -> StopToke
 def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopConditions:
     """Return ``StopConditions`` with the ids on which ``engine`` stops.
 
-    The ids are its ``eos_token_ids``. ``path`` is the folder of a snapshot, and ``engine`` is as
-    for :func:`~streamdec.preflight.effective_stop_tokens`.
-
-    If some ids are unknown (``StopTokens.resolved``), warns with
-    :class:`~streamdec.StreamdecWarning`, and uses the others.
-
-    Raises the errors of :func:`~streamdec.preflight.effective_stop_tokens`.
+    ``path``, ``engine`` and the errors are those of
+    :func:`~streamdec.preflight.effective_stop_tokens`. If some ids are unknown
+    (``StopTokens.resolved``), warns with :class:`~streamdec.StreamdecWarning`, and uses the others.
 
     >>> from streamdec.preflight import stop_conditions
     >>> stop_conditions("path/to/model").eos_token_ids
@@ -108,18 +99,19 @@ def stop_conditions(path: str | os.PathLike[str], engine: str = "vllm") -> StopC
     found = effective_stop_tokens(path, engine)
     if not found.resolved:
         known = ", ".join(map(str, sorted(found.ids))) or "none"
-        message = (
+        warn(
             f"{os.fspath(path)!r:.200}: the id of the tokenizer's EOS token is unknown, so "
             f"{engine} may stop on more ids than these: {known}. Add the id with "
             "StopConditions(eos_token_ids=...)"
         )
-        warn(message)
     return StopConditions(eos_token_ids=sorted(found.ids))
 
 
 def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
     """Return the stop tokens of ``engine`` for sources that were read before."""
     found = tuple(_RULES[engine.name](eos, engine))
+    nearest = engine.rules_of
+    note = f"the rules are those of {engine.name} {nearest}, the nearest that was read"
     sources: dict[int, tuple[Source, ...]] = {}
     for token_id, source in found:
         sources[token_id] = (*sources.get(token_id, ()), source)
@@ -130,57 +122,31 @@ def stop_tokens_of(eos: EosSources, engine: Engine) -> StopTokens:
         sources=dict(sorted(sources.items())),
         texts={i: eos.tokens.text_of(i) for i in sorted(sources)},
         unresolved=() if engine.name == "transformers" else eos.tokenizer[1],
-        notes=tuple(_notes(eos, engine)),
+        notes=() if engine.version == nearest else (note,),
     )
 
 
-# --- the rules ------------------------------------------------------------------------------------
-
-
 def _transformers(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
-    if eos.generation_config is not None:
-        yield from eos.generation
-    elif engine.before("5"):
-        yield from eos.or_text(eos.loaded, eos.written_text)
-    else:
-        yield from eos.or_text(eos.written, eos.written_text)
+    own = eos.loaded if engine.before("5") else eos.written
+    has_file = eos.generation_config is not None
+    yield from eos.generation if has_file else eos.or_text(own, eos.written_text)
 
 
 def _vllm(eos: EosSources, _: Engine) -> Iterator[tuple[int, Source]]:
     yield from eos.tokenizer[0]
-    if eos.generation_config is not None:
-        yield from eos.generation
-    else:
-        yield from eos.or_text(eos.loaded, eos.loaded_text)
+    has_file = eos.generation_config is not None
+    yield from eos.generation if has_file else eos.or_text(eos.loaded, eos.loaded_text)
 
 
 def _sglang(eos: EosSources, engine: Engine) -> Iterator[tuple[int, Source]]:
-    yield from eos.loaded if eos.has_attribute or _is_old_llava(eos.config) else eos.lifted
+    yield from eos.loaded if eos.has_attribute else eos.lifted
     if not eos.generation_is_zero:
         yield from eos.generation
     yield from eos.tokenizer[0]
-    texts = next(texts for since, texts in _ADDITIONAL_TEXTS if not engine.before(since))
+    texts = _OF_SGLANG[:1] if engine.before("0.5.23") else _OF_SGLANG
     for token_id, (text, _) in eos.tokens.added.items():
         if text in texts:
-            file = "sglang: srt/utils/hf_transformers"
-            yield token_id, Source("built_in", file, "", text)
+            yield token_id, Source("built_in", "sglang: srt/utils/hf_transformers", "", text)
 
 
 _RULES = {"transformers": _transformers, "vllm": _vllm, "sglang": _sglang}
-
-
-def _notes(eos: EosSources, engine: Engine) -> Iterator[str]:
-    if any(isinstance(value, list) and len(value) > MAX_IDS for value in eos.values):
-        yield f"of a list of more than {MAX_IDS:,} ids the first are read"
-    if engine.version != engine.rules_of:
-        yield f"the rules are those of {engine.name} {engine.rules_of}, the nearest that was read"
-    if eos.model_type == "gpt_oss" and engine.name == "vllm" and engine.before("0.33"):
-        ids = [eos.tokens.id_of(text) for text in _HARMONY_STOPS]
-        yield f"the chat server adds {' and '.join(_HARMONY_STOPS)} ({ids})"
-
-
-def _is_old_llava(config: Mapping[str, Any]) -> bool:
-    """Return whether SGLang uses the whole configuration as its text part."""
-    listed = config.get("architectures")
-    name = listed[0] if isinstance(listed, list) and listed else ""
-    return isinstance(name, str) and name.startswith("Llava") and name.endswith("ForCausalLM")

@@ -2,21 +2,22 @@
 
 In: the text of a template and the special tokens that it sees. Out: :class:`Probes`. From them come
 the markers that close and open turns (:func:`find_turns`, :func:`openers`, :func:`after_call`) and
-the conversations whose earlier turns change (:func:`rewritten`). A template is an untrusted
-program: it is parsed here, and run only in a child process. Its source is not searched for
-patterns: only renderings count.
+the conversations whose earlier turns change (:func:`rewritten`). A template is parsed here, and run
+only in a child process.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
-from time import monotonic
+from importlib.resources import files
 from typing import Any, NamedTuple
 
+from streamdec.chat import require_jinja2
+from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError, MissingExtraError
 
 ANSWER = "qzanswerzq"
@@ -27,7 +28,7 @@ THOUGHT = "qzthoughtzq"
 CALLED = "qzcalledzq"
 PLACE = "qzplacezq"
 RESULT = "qzresultzq"
-"""Texts that occur in no template; only letters, so that no template escapes or trims them."""
+"""The texts of messages; only letters, so that no template has, escapes or trims them."""
 
 PROFILE = "classic"
 """transformers 4.57 to 5.20, which vLLM and SGLang pin."""
@@ -40,65 +41,18 @@ _IMPLICIT = frozenset(("loop", "caller", "varargs", "kwargs", "self", "super"))
 _MOST_SHOWN = 40
 _MOST_BETWEEN = 10_000
 """The most characters searched between two turns, at both ends, where markers are."""
-MOST_SECONDS = 20
-"""The most seconds for all conversations of a template; real ones take less than 0.1."""
-FAILS = "CHAT_TEMPLATE_FAILS"
-"""The code of an error that a template raises with some conversations."""
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
 """The code of an error that is not about the template."""
+LIMITS = ChildLimits(cpu_seconds=1, answer=4 << 20)
+"""The limits of each conversation. One child renders all of them."""
 _HOPELESS = (CHILD_DIED, "CHAT_TEMPLATE_RESOURCE_LIMIT", "CHAT_TEMPLATE_SYNTAX_ERROR")
 """The codes of errors after which no other conversation is rendered."""
 
-# --- the conversations ----------------------------------------------------------------------------
-
-_PARAMETERS = {"type": "object", "properties": {"at": {"type": "string"}}, "required": []}
-_FUNCTION = {"name": "look", "description": "Looks.", "parameters": _PARAMETERS}
-_TOOLS = [{"type": "function", "function": _FUNCTION}]
-
-
-def _message(role: str, content: Any, **more: Any) -> dict[str, Any]:
-    return {"role": role, "content": content, **more}
-
-
-def _call(arguments: Any, content: str | None = CALLED) -> dict[str, Any]:
-    function = {"name": "look", "arguments": arguments}
-    call = {"id": "call00001", "type": "function", "function": function}
-    return _message("assistant", content, tool_calls=[call])
-
-
-_USER = _message("user", FIRST)
-_ASSISTANT = _message("assistant", ANSWER)
-_NEXT = _message("user", QUESTION)
-_SYSTEM = _message("system", SYSTEM)
-_REASONED = _message("assistant", ANSWER, reasoning_content=THOUGHT)
-_CALL = _call({"at": PLACE})
-_RETURNED = _message("tool", RESULT, name="look", tool_call_id="call00001")
-_LIST = _message("user", [{"type": "text", "text": FIRST}])
-_STRING = _call(f'{{"at": "{PLACE}"}}')
-
-_CONVERSATIONS: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
-    "prompt": ("a question", [_USER]),
-    "generation": ("a question with add_generation_prompt", [_USER]),
-    "answered": ("an answer", [_USER, _ASSISTANT]),
-    "followed": ("an answer and a question", [_USER, _ASSISTANT, _NEXT]),
-    "empty": ("an empty answer", [_USER, _message("assistant", "")]),
-    "none": ("an answer of null", [_USER, _message("assistant", None)]),
-    "list": ("a question that is a list of parts", [_LIST]),
-    "call": ("a call of a tool", [_USER, _CALL]),
-    "call_none": ("a call of a tool with null content", [_USER, _call({"at": PLACE}, None)]),
-    "call_string": ("a call of a tool, its arguments as a string", [_USER, _STRING]),
-    "returned": ("the result of a tool", [_USER, _CALL, _RETURNED, _ASSISTANT]),
-    "system": ("a system message", [_SYSTEM, _USER, _ASSISTANT]),
-    "system_followed": ("a system message", [_SYSTEM, _USER, _ASSISTANT, _NEXT]),
-    "reasoned": ("an answer with reasoning", [_USER, _REASONED]),
-    "reasoned_followed": ("an answer with reasoning", [_USER, _REASONED, _NEXT]),
-    "tools": ("an answer, with tools", [_USER, _ASSISTANT]),
-    "tools_followed": ("an answer, with tools", [_USER, _ASSISTANT, _NEXT]),
-}
-"""The conversations to render, by name: each in words, and its messages."""
-_WITH_TOOLS = ("call", "call_none", "call_string", "returned", "tools", "tools_followed")
+_DATA = json.loads(files("streamdec.preflight").joinpath("conversations.json").read_text("utf-8"))
+_CONVERSATIONS: Mapping[str, dict[str, Any]] = _DATA["conversations"]
+"""The conversations to render, by name: ``messages``, and in words (``what``)."""
 ALL = tuple(_CONVERSATIONS)
-WHAT: Mapping[str, str] = {name: what for name, (what, _) in _CONVERSATIONS.items()}
+WHAT: Mapping[str, str] = {name: each["what"] for name, each in _CONVERSATIONS.items()}
 _CONTINUED = (
     ("answered", "followed", ANSWER),
     ("system", "system_followed", ANSWER),
@@ -115,20 +69,18 @@ _OPENED = (
 """Conversations with the role and the text of each message; the call of a tool has two texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFacts:
+class StaticFacts(NamedTuple):
     """The facts found by parsing."""
 
-    called: frozenset[str]
-    """Names of functions and methods in calls."""
+    reads_clock: bool
+    """Whether the template calls ``strftime_now``."""
     unknown: Mapping[str, int]
     """Filters, tests and functions that the environment lacks, with the line of the first use."""
     undeclared: frozenset[str]
     """Variables that the template does not define and that are not always passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probes:
+class Probes(NamedTuple):
     """The results of parsing and rendering a template."""
 
     unavailable: str = ""
@@ -136,9 +88,9 @@ class Probes:
     static: StaticFacts | None = None
     error: ChatTemplateError | None = None
     """Why it cannot be parsed or rendered at all, with a ``code``."""
-    rendered: Mapping[str, str] = field(default_factory=dict)
+    rendered: Mapping[str, str] = {}
     """The texts of the conversations that were rendered."""
-    failed: Mapping[str, ChatTemplateError] = field(default_factory=dict)
+    failed: Mapping[str, ChatTemplateError] = {}
     """The errors of the others."""
 
 
@@ -157,17 +109,14 @@ class Turns(NamedTuple):
 
 
 def probe(
-    source: str | None, special_tokens: Mapping[str, str], *, conversations: Iterable[str] = ALL
+    source: str, special_tokens: Mapping[str, str], *, conversations: Iterable[str] = ALL
 ) -> Probes:
     """Parse ``source``, and render the named conversations in a child process.
 
-    This takes at most half a minute: after a limit nothing else is rendered. Without jinja2 (extra
-    ``chat``) nothing is, and ``unavailable`` says so.
+    Without jinja2 (extra ``chat``) nothing is rendered, and ``unavailable`` says so.
     """
-    if source is None:
-        return Probes(unavailable="there is no chat template")
     try:
-        import_module("streamdec.chat._jinja").require_jinja2()
+        require_jinja2()
     except MissingExtraError as error:
         return Probes(unavailable=str(error))
     try:
@@ -176,9 +125,6 @@ def probe(
         return Probes(error=error)
     names = tuple(conversations)
     return _rendered(source, special_tokens, names, static) if names else Probes(static=static)
-
-
-# --- markers --------------------------------------------------------------------------------------
 
 
 def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
@@ -268,17 +214,17 @@ def _between(text: str, start: str, end: str) -> str:
     return rest.partition(end)[0] if end in rest else ""
 
 
-# --- parsing --------------------------------------------------------------------------------------
-
-
 def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
     """Return the facts found by parsing a template.
 
     Raises :class:`ChatTemplateError` for a template over a limit, or with a syntax error.
     """
-    environment = import_module("streamdec.chat.environment").make_environment(PROFILE)
-    find = import_module("streamdec.chat.rendering").parse_template(environment, source).find_all
+    from streamdec.chat.environment import make_environment
+    from streamdec.chat.rendering import parse_template
+
     nodes = import_module("jinja2.nodes")
+    environment = make_environment(PROFILE)
+    find = parse_template(environment, source).find_all
     names = [*find(nodes.Name)]
     stored = {node.name for node in names if node.ctx != "load"}
     stored |= {node.name for node in find(nodes.Macro)}
@@ -289,23 +235,18 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
         for node in find(nodes.Test)
         if node.name in ("defined", "undefined") and isinstance(node.node, nodes.Name)
     }
+    called = [call.node for call in find(nodes.Call) if isinstance(call.node, nodes.Name)]
     lacking = [node for node in find(nodes.Filter) if node.name not in environment.filters]
     lacking += [node for node in find(nodes.Test) if node.name not in environment.tests]
-    called = [node.node for node in find(nodes.Call)]
-    functions = [node for node in called if isinstance(node, nodes.Name)]
-    methods = [node for node in called if isinstance(node, nodes.Getattr)]
-    lacking += [node for node in functions if node.name in undeclared - asked]
+    lacking += [node for node in called if node.name in undeclared - asked]
     unknown: dict[str, int] = {}
     for node in lacking:
         unknown.setdefault(node.name, node.lineno)
     return StaticFacts(
-        frozenset([*(node.name for node in functions), *(node.attr for node in methods)]),
+        any(node.name == "strftime_now" for node in called),
         dict(sorted(unknown.items())[:_MOST_SHOWN]),
         frozenset(sorted(undeclared - set(unknown))[:_MOST_SHOWN]),
     )
-
-
-# --- rendering ------------------------------------------------------------------------------------
 
 
 def _rendered(
@@ -315,38 +256,29 @@ def _rendered(
 
     After an error such as an exceeded limit nothing else is rendered.
     """
-    child = import_module("streamdec.chat.isolated")
-    # One child for all conversations, with less processor time and a smaller answer than requests.
-    pool = child.ChildPool(1, child.ChildLimits(cpu_seconds=1, answer=4 << 20))
+    from streamdec.chat.isolated import ChildPool, render_isolated
+
+    pool = ChildPool(1, LIMITS)
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
-    end = monotonic() + MOST_SECONDS
-    hopeless: ChatTemplateError | None = None
-    try:
-        for name in names:
-            if monotonic() > end:
-                late = f"its conversations took more than {MOST_SECONDS} seconds together"
-                hopeless = ChatTemplateError(late, code="CHAT_TEMPLATE_RESOURCE_LIMIT")
+    hopeless = None
+    for name in names:
+        asked = _CONVERSATIONS[name]
+        context: dict[str, Any] = {
+            "tools": _DATA["tools"] if asked.get("tools") else None,
+            "documents": None,
+            "add_generation_prompt": asked.get("add_generation_prompt", False),
+            **special_tokens,
+            "messages": asked["messages"],
+        }
+        try:
+            rendered[name], _ = render_isolated(
+                source, context, profile=PROFILE, now=NOW, pool=pool
+            )
+        except ChatTemplateError as error:
+            failed[name] = error
+            if error.code in _HOPELESS:
+                hopeless = error
                 break
-            context: dict[str, Any] = {
-                "tools": _TOOLS if name in _WITH_TOOLS else None,
-                "documents": None,
-                "add_generation_prompt": name == "generation",
-                **special_tokens,
-                "messages": _CONVERSATIONS[name][1],
-            }
-            try:
-                rendered[name], _ = child.render_isolated(
-                    source, context, profile=PROFILE, now=NOW, pool=pool
-                )
-            except ChatTemplateError as error:
-                failed[name] = error
-                if error.code in _HOPELESS:
-                    hopeless = error
-                    break
-            except OSError as error:
-                hopeless = ChatTemplateError(f"no process to render in: {error}", code=CHILD_DIED)
-                break
-    finally:
-        pool.close()
+    pool.close()
     return Probes(static=static, error=hopeless, rendered=rendered, failed=failed)

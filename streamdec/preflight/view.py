@@ -1,31 +1,21 @@
-"""The inputs of the rules, computed once: files, tokens, stop tokens, templates.
-
-In: a snapshot and the engines to report on. Out: a :class:`View`, the argument of every module of
-``findings``.
-"""
+"""What the modules of ``findings`` see: files, tokens, stop tokens, templates."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import islice
 
 from streamdec.locks import cached_property
 from streamdec.preflight.engine_versions import Engine
 from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.preflight_report import Evidence
-from streamdec.preflight.snapshot import Snapshot
+from streamdec.preflight.snapshot import Snapshot, Template, Templates
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.preflight.stop_tokens import StopTokens, stop_tokens_of
-from streamdec.preflight.templates import Template, Templates
 from streamdec.preflight.turns import ALL, Probes, Turns, find_turns, probe
 
 _MOST_TEXT = 2**18
 """The most characters of templates that are searched; a longer template is over its limit."""
-_MOST_SOUGHT = 8_000
-"""The most tokens that are searched for in templates; a known tokenizer has up to 6,500."""
-_MISTRAL_FILE = re.compile(r"tekken\.json|tokenizer\.model\.v.*", re.DOTALL)
-_MISTRAL_WEIGHTS = re.compile(r"consolidated.*\.safetensors")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 
 
@@ -57,14 +47,14 @@ class View:
 
     def written_in_template(self, tokens: Iterable[str]) -> set[str]:
         """Return the tokens that occur in ``template_text``, except white space."""
-        sought = islice((token for token in tokens if token.strip()), _MOST_SOUGHT)
-        return {token for token in sought if token in self.template_text}
+        return {token for token in tokens if token.strip() and token in self.template_text}
 
     def probe(self, template: Template | None, conversations: Iterable[str]) -> Probes:
         """Parse a template, and render conversations with it if that is asked for."""
+        if template is None:
+            return Probes(unavailable="there is no chat template")
         roles = {name: role.text for name, role in self.tokens.roles.items()}
-        names = tuple(conversations) if self.render else ()
-        return probe(None if template is None else template.text, roles, conversations=names)
+        return probe(template.text, roles, conversations=conversations if self.render else ())
 
     @cached_property
     def probes(self) -> Probes:
@@ -93,30 +83,25 @@ class View:
         ``tokens`` maps ids to texts. An engine is left out if it also stops at an unknown id, which
         may be that of one of them.
         """
-        may_be = {None, *tokens.values()}
         return [
             found
             for found in self.stop.values()
             if found.ids.isdisjoint(tokens)
-            and not any(source.text in may_be for source in found.unresolved)
+            and {source.text for source in found.unresolved}.isdisjoint({None, *tokens.values()})
         ]
 
     @property
     def template_place(self) -> tuple[str, str]:
         """The file and pointer of the template that findings point at; empty without one."""
-        found = [self.templates.default, *(template for _, template in self.templates.all)]
-        template = next((each for each in found if each is not None), None)
+        template = self.templates.default or next((t for _, t in self.templates.all), None)
         return ("", "") if template is None else (template.file, template.pointer)
 
     @property
     def mistral_files(self) -> list[str]:
         """The files of Mistral's own tokenizers."""
-        return sorted(n for n in self.snapshot.names if _MISTRAL_FILE.fullmatch(n))
-
-    @property
-    def mistral_weights(self) -> list[str]:
-        """The weights in Mistral's own format, with which vLLM takes its Mistral mode."""
-        return sorted(n for n in self.snapshot.names if _MISTRAL_WEIGHTS.fullmatch(n))
+        return [
+            n for n in self.snapshot.names if n.startswith(("tekken.json", "tokenizer.model.v"))
+        ]
 
     def role(self, name: str, ids: Iterable[int]) -> Evidence:
         """Return the declaration of a role as evidence, with the ids of its token."""

@@ -81,7 +81,7 @@ def test_a_snapshot_has_the_template_and_the_tokens_that_transformers_finds(
     golden = GOLDENS["snapshots"][name][profile]
     write(tmp_path, cases.SNAPSHOTS[name])
     found = from_snapshot(tmp_path)
-    assert (None if found is None else found.templates) == golden["chat_template"]
+    assert found.templates == golden["chat_template"]
     assert special_tokens_of(tmp_path) == golden["special_tokens"]
 
 

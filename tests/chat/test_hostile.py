@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jinja2.exceptions import SecurityError
 
 from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
@@ -28,7 +27,6 @@ from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildPool, Rendering, render_isolated
 from streamdec.chat.rendering import (
     compile_template,
-    error_code,
     parse_template,
     render_compiled,
 )
@@ -100,14 +98,13 @@ def test_formats_read_no_attribute_that_the_sandbox_refuses(
     assert raised.value.code == SANDBOX_VIOLATION
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_an_attack_ends_within_the_limits(attacked: ChildPool, name: str) -> None:
-    error = end_of(attacked, name)
-    assert error is None or len(str(error)) < 3_000
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(attacks.ATTACKS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in SAMPLE else pytest.mark.thorough)
+        for name in sorted(attacks.ATTACKS)
+    ],
+)
 def test_each_attack_ends_within_the_limits(
     attacked: ChildPool, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +113,7 @@ def test_each_attack_ends_within_the_limits(
     An escape is rejected; a change of the messages is rejected, or changes a copy.
     """
     error = end_of(attacked, name)
+    assert error is None or len(str(error)) < 3_000
     if name in REFUSED:
         assert error is None or error.code in (SANDBOX_VIOLATION, RESOURCE_LIMIT, FAILS)
         assert error is not None or name not in attacks.ESCAPES
@@ -163,30 +161,22 @@ def test_the_static_pass_says_what_is_wrong(template: str, code: str, message: s
     assert raised.value.code == code
 
 
-def test_each_error_has_its_finding() -> None:
-    assert error_code(SecurityError("x")) == SANDBOX_VIOLATION
-    assert error_code(RecursionError()) == error_code(MemoryError()) == RESOURCE_LIMIT
-    assert error_code(ChatTemplateError("x", code="y")) == "y"
-    assert error_code(KeyError("x")) == "CHAT_TEMPLATE_FAILS"
-
-
 def test_a_request_does_not_choose_the_template() -> None:
     template = ChatTemplate("{{ a }}")
     assert template.render(MESSAGES, template_kwargs={"a": 1}) == "1"
-    for name in ("chat_template", "tokenize"):
-        with pytest.raises(ChatTemplateError, match=name) as raised:
-            template.render(MESSAGES, template_kwargs={"a": 1, name: "{{ 9 ** 9 }}"})
-        assert raised.value.code == "CHAT_TEMPLATE_FROM_REQUEST"
+    with pytest.raises(ChatTemplateError, match="'chat_template'") as raised:
+        template.render(MESSAGES, template_kwargs={"a": 1, "chat_template": "{{ 9 ** 9 }}"})
+    assert raised.value.code == "CHAT_TEMPLATE_FROM_REQUEST"
 
 
 def test_a_template_that_is_given_for_one_rendering_is_isolated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model's own is not, unless that was asked for."""
-    isolated: list[tuple[str, bool]] = []
+    isolated: list[str] = []
 
-    def noted(source: str, *_: object, is_of_request: bool, **__: object) -> Rendering:
-        isolated.append((source, is_of_request))
+    def noted(source: str, *_: object, **__: object) -> Rendering:
+        isolated.append(source)
         return "", []
 
     monkeypatch.setattr(child_process, "render_isolated", noted)
@@ -195,7 +185,7 @@ def test_a_template_that_is_given_for_one_rendering_is_isolated(
     own.render(MESSAGES, chat_template="other")
     own.render(MESSAGES, chat_template="{{ 1 }}")
     ChatTemplate("own", isolate=True).render(MESSAGES)
-    assert isolated == [("{{ 1 }}", True), ("own", False)]
+    assert isolated == ["{{ 1 }}", "own"]
 
 
 TAKES_PARTS = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
@@ -226,7 +216,8 @@ def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
 ) -> None:
     answer = "answer(b'{\"size\": 3}', b'all')"
     monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % ("", answer))
-    monkeypatch.setattr(child_process, "_own", {True: (pool := ChildPool(1))})
+    pool = ChildPool(1)
+    monkeypatch.setattr(child_process, "_own_pool", lambda: pool)
     with pytest.raises(ChatTemplateError, match="invalid answer") as raised:
         ChatTemplate(None).content_format(chat_template="{{ 1 }}")
     assert raised.value.code == "CHAT_TEMPLATE_CHILD_DIED"
@@ -278,6 +269,11 @@ def children_of(parent: int) -> list[int]:
     return sorted(found)
 
 
+def idle(pool: ChildPool) -> list[int]:
+    """The process ids of the idle children."""
+    return [child.process.pid for child in pool._idle]
+
+
 def rendered(
     pool: ChildPool, template: str, **context: object
 ) -> tuple[str, list[tuple[int, int]]]:
@@ -293,9 +289,9 @@ def test_a_child_renders_what_this_process_renders(pool: ChildPool) -> None:
     expected = here(template, context)
     assert rendered(pool, template, n=context["n"], f=context["f"]) == expected
     assert expected[1] == [(4, 6)]
-    first = pool.idle
+    first = idle(pool)
     assert rendered(pool, template, n=1, f=2)[0].endswith("12")
-    assert pool.idle == first, "the child was kept"
+    assert idle(pool) == first, "the child was kept"
 
 
 def test_an_error_of_the_template_is_passed_on_and_the_child_is_kept(pool: ChildPool) -> None:
@@ -305,31 +301,31 @@ def test_an_error_of_the_template_is_passed_on_and_the_child_is_kept(pool: Child
     assert str(raised.value) == "no 3"
     assert raised.value.line == 2
     assert raised.value.__notes__ == ["said by the chat template, line 2"]
-    first = pool.idle
+    first = idle(pool)
     with pytest.raises(ChatTemplateError, match="ZeroDivisionError"):
         rendered(pool, template, x=0)
-    assert pool.idle == first
+    assert idle(pool) == first
 
 
 def test_no_two_templates_share_a_child(pool: ChildPool) -> None:
     pids = []
     for template in ("a", "b", "a", "b", "c", "a"):
         assert rendered(pool, template)[0] == template
-        pids.append(pool.idle[-1])
+        pids.append(idle(pool)[-1])
     a, b, again_a, again_b, c, last_a = pids
     assert (again_a, again_b) == (a, b)
     assert len({a, b, c, last_a}) == 4, "the pool has place for two"
-    assert len(pool.idle) == 2
+    assert len(idle(pool)) == 2
 
 
 def test_a_child_that_died_is_replaced(pool: ChildPool) -> None:
     rendered(pool, "a")
-    (first,) = pool.idle
+    (first,) = idle(pool)
     os.kill(first, signal.SIGKILL)
     while "Z" not in Path(f"/proc/{first}/stat").read_text().rpartition(")")[2]:
         time.sleep(0.01)
     assert rendered(pool, "a")[0] == "a"
-    assert pool.idle != [first]
+    assert idle(pool) != [first]
 
 
 @pytest.mark.thorough
@@ -351,7 +347,7 @@ def test_an_attack_in_a_child_leaves_this_process_as_it_was(name: str, limits: C
         rendered(attacker, attacks.ATTACKS[name])
     if name != "globals":
         assert raised.value.code == RESOURCE_LIMIT
-        assert attacker.idle == [], "its child is not used again"
+        assert idle(attacker) == [], "its child is not used again"
     assert rendered(attacker, "{{ 1 + 1 }}")[0] == "2", "the next rendering gets another child"
     attacker.close()
     assert_as(before)
@@ -371,11 +367,6 @@ def test_a_rendering_waits_for_a_child_until_its_timeout() -> None:
     endless.join()
     assert rendered(pool, "a")[0] == "a"
     pool.close()
-
-
-def test_templates_of_requests_and_of_models_have_separate_queues() -> None:
-    assert child_process._pool(True) is not child_process._pool(False)
-    assert child_process._pool(True) is child_process._pool(True)
 
 
 def resident() -> int:
@@ -431,7 +422,7 @@ def test_a_child_that_answers_nonsense_is_an_error(
         with pytest.raises(ChatTemplateError) as raised:
             rendered(pool, "a", pad="x" * (1 << 21 if name == "deafness" else 1))
         assert len(str(raised.value)) < 3000
-        assert pool.idle == [] or "error" in name
+        assert idle(pool) == [] or "error" in name
     finally:
         pool.close()
     assert_as(before)
@@ -444,11 +435,11 @@ def test_a_child_that_sends_too_much_is_replaced(
     late = f"{one}; time.sleep(0.1); {one}; time.sleep(9)"
     monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % ("late", late))
     assert rendered(pool, "x")[0] == "a"
-    (first,) = pool.idle
+    (first,) = idle(pool)
     time.sleep(0.5)
     monkeypatch.undo()
     assert rendered(pool, "x")[0] == "x"
-    assert pool.idle != [first]
+    assert idle(pool) != [first]
 
 
 def test_a_child_has_no_environment_and_no_other_descriptors() -> None:
@@ -458,7 +449,7 @@ def test_a_child_has_no_environment_and_no_other_descriptors() -> None:
     pool = ChildPool(1)
     try:
         rendered(pool, "a")
-        (pid,) = pool.idle
+        (pid,) = idle(pool)
         folder = Path(f"/proc/{pid}")
         assert (folder / "environ").read_bytes() == b""
         assert sorted(each.name for each in (folder / "fd").iterdir()) == ["0", "1", "2"]
@@ -492,7 +483,7 @@ import os, sys
 from streamdec.chat.isolated import ChildPool, render_isolated
 pool = ChildPool(1)
 render_isolated("a", {}, profile="classic", pool=pool)
-print(*pool.idle, flush=True)
+print(pool._idle[0].process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     run = subprocess.run(
@@ -523,18 +514,18 @@ print(render_isolated("a", {}, profile="classic")[0])
 
 def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
     rendered(pool, "a")
-    (mine,) = pool.idle
+    (mine,) = idle(pool)
     fork = os.fork()
     if fork == 0:
         right = False
         try:
-            right = pool.idle == [] and rendered(pool, "a")[0] == "a" and pool.idle != [mine]
+            right = idle(pool) == [] and rendered(pool, "a")[0] == "a" and idle(pool) != [mine]
             pool.close()
         finally:
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) == 0
     assert rendered(pool, "a")[0] == "a"
-    assert pool.idle == [mine], "the other process left it alone"
+    assert idle(pool) == [mine], "the other process left it alone"
 
 
 @pytest.mark.thorough

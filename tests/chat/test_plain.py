@@ -80,15 +80,6 @@ def types_of(value: Any) -> Any:
     return type(value)
 
 
-def test_plain_data_is_copied() -> None:
-    value = {"a": [{"b": 1}]}
-    found = plain(value)
-    assert found == value
-    assert found is not value
-    assert found["a"] is not value["a"]
-    assert found["a"][0] is not value["a"][0]
-
-
 @pytest.mark.parametrize("profile", ["classic", "hardened"])
 def test_messages_may_be_models(profile: str) -> None:
     template = ChatTemplate(

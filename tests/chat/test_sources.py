@@ -12,7 +12,6 @@ import pytest
 from streamdec.chat import sources
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
-from tests.support.files import SHARED
 
 USER = [{"role": "user", "content": "Hi"}]
 CONFIG = "tokenizer_config.json"
@@ -71,12 +70,6 @@ def test_files_for_other_names_alone_lose_the_one_within(tmp_path: Path) -> None
     with pytest.raises(ChatTemplateError, match=r"none is called 'default'; .*: 'rag'"):
         template.render(USER)
     assert template.render(USER, chat_template="rag") == "R"
-
-
-def test_several_templates_have_names(tmp_path: Path) -> None:
-    write(tmp_path, jinja="D", tool_use="T", rag="R")
-    template = ChatTemplate.from_snapshot(tmp_path)
-    assert template.render(USER) + template.render(USER, tools=[]) == "DT"
 
 
 @pytest.mark.parametrize("text", ["constant", "a b", "{{ 'a/b' }}", "a/\n", "v1.5", ""])
@@ -172,44 +165,6 @@ def test_a_class_has_its_own_special_tokens(
     told = {**expected, "eos_token": "E"}
     told.pop("unk_token", None)
     assert sources.special_tokens_of(tmp_path) == told
-
-
-def test_a_folder_without_files_has_no_tokens(tmp_path: Path) -> None:
-    assert sources.special_tokens_of(tmp_path) == {}
-
-
-# --- GGUF -----------------------------------------------------------------------------------------
-
-
-def test_the_templates_of_a_gguf_file() -> None:
-    path = Path("model.gguf")
-    assert sources.from_gguf({"tokenizer.ggml.model": "llama"}, path) is None
-    one = sources.from_gguf({"tokenizer.chat_template": "D"}, path)
-    assert one is not None
-    assert one.templates == "D"
-    assert str(one.origin) == "model.gguf: tokenizer.chat_template in its metadata"
-    several = sources.from_gguf(
-        {"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T"}, path
-    )
-    assert several is not None
-    assert several.templates == {"default": "D", "tool_use": "T"}
-
-
-# --- real snapshots -------------------------------------------------------------------------------
-
-SNAPSHOTS = {path.name: path for path in (SHARED.parent / "snapshots").glob("*")}
-KINDS = {
-    "s-sidecar-shadows-inline": "jinja file",
-    "s-inline-lost": "jinja file",
-    "s-legacy-template-json": "legacy json",
-    "granite-docling-258m": "jinja file",
-    "qwen3-0.6b": "tokenizer config",
-}
-
-
-@pytest.mark.parametrize("name", sorted(SNAPSHOTS.keys() & KINDS.keys()))
-def test_the_origin_of_real_snapshots(name: str) -> None:
-    assert ChatTemplate.from_snapshot(SNAPSHOTS[name]).origin.kind == KINDS[name]
 
 
 # --- files that are none --------------------------------------------------------------------------

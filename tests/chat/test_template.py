@@ -118,16 +118,12 @@ def test_a_long_message_is_cut() -> None:
     ("options", "told"),
     [
         ({"profile": "modern"}, "profile must be 'classic' or 'hardened', not 'modern'"),
+        ({"isolate": "yes"}, "isolate must be True or False, not 'yes'"),
     ],
 )
 def test_a_bad_option_is_rejected(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises((ValueError, TypeError), match=told):
         ChatTemplate("", **options)
-
-
-def test_isolation_is_a_bool() -> None:
-    with pytest.raises(TypeError, match="isolate must be True or False, not 'yes'"):
-        ChatTemplate("", isolate="yes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -137,8 +133,8 @@ def test_isolation_is_a_bool() -> None:
         (b"a", "must be a str, a mapping of names to str or a list"),
         ({"default": 7}, "the template 'default' must be a str"),
         ({7: "a"}, "the template 7 must be a str"),
-        (["a"], "must hold objects with 'name' and 'template'"),
-        ([{"name": "a"}], "must hold objects with 'name' and 'template'"),
+        (["a"], "a list of objects with 'name' and 'template'"),
+        ([{"name": "a"}], "a list of objects with 'name' and 'template'"),
     ],
 )
 def test_objects_that_are_not_templates_are_rejected(template: Any, told: str) -> None:
@@ -172,12 +168,12 @@ def test_the_hardened_profile_rejects_a_message_that_is_not_a_dict() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"tools": {"type": "function"}}, "tools must be a list of JSON schemas, not dict"),
+        ({"tools": {"type": "function"}}, "tools must be a list of dicts, not dict"),
         (
             {"tools": [len]},
             "not builtin_function_or_method; transformers.utils.get_json_schema",
         ),
-        ({"documents": {"title": "a"}}, "documents must be a list, not dict"),
+        ({"documents": {"title": "a"}}, "documents must be a list of dicts, not dict"),
         ({"documents": ["a"]}, r"documents\[0\] must be a dict, not str"),
         ({"chat_template": 7}, "chat_template must be a name or a text, not int"),
     ],
@@ -206,7 +202,7 @@ def test_an_error_of_a_callers_object_becomes_a_template_error() -> None:
 
 
 def test_rendering_without_a_template_raises() -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template: pass one"):
+    with pytest.raises(ChatTemplateError, match="no chat template: none was given"):
         ChatTemplate(None).render(USER)
 
 
@@ -335,21 +331,6 @@ def test_a_template_can_be_sent_to_another_process() -> None:
 # --- in its own process ---------------------------------------------------------------------------
 
 
-def test_an_isolated_template_renders_the_same() -> None:
-    options: dict[str, Any] = {"special_tokens": cases.TOKENS, "now": NOW}
-    here = ChatTemplate(CHATML, **options)
-    apart = ChatTemplate(CHATML, isolate=True, **options)
-    for name in ("closed", "tools", "called", "unicode", "continued"):
-        messages, given = cases.call_of(cases.CONVERSATIONS[name])
-        assert outcome(apart, messages, given) == outcome(here, messages, given), name
-
-
-def outcome(template: ChatTemplate, messages: Any, options: dict[str, Any]) -> Any:
-    if options.get("continue_final_message"):
-        return template.render(messages, **options)
-    return template.render_with_spans(messages, **options)
-
-
 def test_an_isolated_template_sees_plain_data_in_both_profiles() -> None:
     class Opaque:
         pass
@@ -393,13 +374,13 @@ def test_without_jinja2_only_templates_fail_and_the_error_says_what_to_install()
 def test_an_old_jinja2_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import jinja2
 
-    from streamdec.chat import _jinja
+    from streamdec.chat import require_jinja2
     from streamdec.errors import MissingExtraError
 
     for version in ("3.1.5", "2.11", "3.0.9"):
         monkeypatch.setattr(jinja2, "__version__", version)
         with pytest.raises(MissingExtraError, match=r"need jinja2 3\.1\.6 or later"):
-            _jinja.require_jinja2()
+            require_jinja2()
     for version in ("3.1.6", "3.2.0", "4.0"):
         monkeypatch.setattr(jinja2, "__version__", version)
-        _jinja.require_jinja2()
+        require_jinja2()

@@ -25,7 +25,7 @@ CASES = re.findall(r"^\$ (.*)\n((?:(?![$#] ).*\n)*)", TRANSCRIPTS, re.MULTILINE)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files that the transcripts name."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "200")
     owl = LIBRARY.encode("It is an owl 🦉.\nUser: yes").ids
     Path("owl.ids").write_text("\n".join(map(str, owl)), "utf-8")
     Path("rows.jsonl").write_text(
@@ -46,6 +46,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("window.json").write_text(json.dumps(tokenizer), "utf-8")
     Path("chat.json").write_text('[{"role": "user", "content": "Hi"}]', "utf-8")
     Path("nothing").touch()
+    Path("empty").touch()
+    Path("folder").mkdir()
+    Path("text").write_text("words of a text", "utf-8")
+    Path("ids.jsonl").write_text("42 788\n", "utf-8")
     Path("model").mkdir()
     shutil.copy(TOKENIZER, "model")
     Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
@@ -64,6 +68,11 @@ def test_a_command_prints_what_the_transcript_says(
     before, pipe, after = line.rpartition(" | ")
     stdin = shlex.split(before)[1].encode().decode("unicode_escape").encode() if pipe else b""
     result = run(monkeypatch, *shlex.split(after)[1:], stdin=stdin)
+    if result.status == 2 and line != "streamdec":
+        *others, last = result.err.rstrip("\n").split("\n")
+        begins = ("Usage: ", "Try ", "template: ", "huggingface encodes: ")
+        assert last.startswith("Error: ")
+        assert all(row.startswith(begins) or not row for row in others), "it is one clear sentence"
     lines = result.out.splitlines()
     lines += [f"! {each}" for each in result.err.splitlines() if each]
     lines += [f"[{result.status}]"] * (result.status != 0)

@@ -61,7 +61,7 @@ SERVER = ServerLimits()
         ),
         f"{folder_files.MAX_CONTAINERS:,} brackets, {folder_files.MAX_VALUES:,} values",
         f"{snapshot.MAX_ENTRIES:,} files; {snapshot.MAX_TEMPLATES} named templates |",
-        f"{turns.MOST_SECONDS} s, in a child process",
+        f"rendering a conversation | {turns.LIMITS.cpu_seconds} s of CPU time, in a child process",
         f"`body_seconds`) | {SERVER.body_bytes // MIB} MiB, {SERVER.body_seconds:g} s |",
         f"(`depth`) | {SERVER.depth} |",
         f"(`prompt_tokens`) | {SERVER.prompt_tokens:,} |",

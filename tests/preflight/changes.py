@@ -7,29 +7,6 @@ from typing import Any
 
 from tests.preflight.making import CHATML, Parts, added
 
-__all__ = [
-    "CALLING",
-    "CASES",
-    "FORGETTING",
-    "GLM",
-    "METASPACE",
-    "QUANT",
-    "RENDERED",
-    "both",
-    "config",
-    "decoder",
-    "drop",
-    "entry",
-    "file",
-    "flag",
-    "generation",
-    "own",
-    "pieces",
-    "say",
-    "template",
-    "without",
-]
-
 
 def config(**values: Any) -> Callable[[Parts], None]:
     return lambda parts: parts.config.update(values) if parts.config is not None else None
@@ -163,10 +140,6 @@ CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
     "PAD_EQUALS_EOS": ("info", say(pad_token="<|im_end|>")),
     "SPECIAL_FLAG_DRIFT": ("error", flag(2, special=False)),
     "ADDED_TOKEN_CONTENT_DRIFT": ("error", entry(259, "<|padding|>")),
-    "ADDED_TOKEN_ID_DRIFT": (
-        "warning",
-        lambda parts: parts.decoder.update({"261": parts.decoder.pop("259")}),
-    ),
     "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", entry(260, "<tool>")),
     "ADDED_TOKEN_ID_NOT_HONOURED": ("error", both(own(270, "<gap>"), entry(270, "<gap>"))),
     "ADDED_TOKENS_DECODER_ABSENT": ("info", drop("added_tokens_decoder")),

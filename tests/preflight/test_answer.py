@@ -168,7 +168,7 @@ def test_of_many_subfolders_the_first_are_read(
 ) -> None:
     for name in ("qwen", "kimi", "glm"):
         write_example(name, tmp_path)
-    monkeypatch.setattr("streamdec.preflight.snapshot.MAX_SUBFOLDERS", 2)
+    monkeypatch.setattr("streamdec.preflight.snapshot.MAX_ENTRIES", 2)
     with pytest.raises(TokenizerLoadError, match=r"with models in it: [a-z]+, [a-z]+$"):
         inspect(tmp_path)
 

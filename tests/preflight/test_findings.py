@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamdec.preflight import Report, inspect
-from streamdec.preflight.preflight_report import SEVERITIES
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, SEVERITIES
 from tests.preflight.changes import CASES, RENDERED, both, config, drop, flag, say, template
 from tests.preflight.making import CHATML, control
 
@@ -73,14 +73,10 @@ def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
 def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
-    change = both(CASES["TOKENIZER_CLASS_REQUIRES_V5"][1], CASES["EXTRA_SPECIAL_TOKENS_LIST"][1])
-    folder = control(change).write(tmp_path)
+    folder = control(CASES["EXTRA_SPECIAL_TOKENS_LIST"][1]).write(tmp_path)
     for asked, severity in ((engine, "error"), ("sglang@0.5.10", "info")):
-        report = inspect(folder, engines=(asked,), render=False)
-        assert {f.code: f.severity for f in report.findings} == {
-            "TOKENIZER_CLASS_REQUIRES_V5": severity,
-            "EXTRA_SPECIAL_TOKENS_LIST": severity,
-        }
+        [finding] = inspect(folder, engines=(asked,), render=False).findings
+        assert (finding.code, finding.severity) == ("EXTRA_SPECIAL_TOKENS_LIST", severity)
 
 
 def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) -> None:
@@ -91,6 +87,13 @@ def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) ->
     [finding] = [f for f in report.findings if f.code == "ADDED_TOKEN_ID_NOT_HONOURED"]
     assert finding.evidence[0].ids == {259: "<|pad|>"}
     assert "Qwen2Tokenizer" in finding.evidence[0].note
+
+
+@pytest.mark.parametrize("entry", ["<|im_end|>", {"special": True}, {"content": ""}])
+def test_an_entry_that_is_not_a_token_is_a_finding(entry: Any, tmp_path: Path) -> None:
+    change = both(lambda parts: parts.decoder.update({"270": entry}))
+    report = inspect(control(change).write(tmp_path), render=False)
+    assert report.codes == {"ADDED_TOKENS_DECODER_SHAPE"}
 
 
 def test_an_unknown_variable_in_a_guarded_branch_is_accepted(tmp_path: Path) -> None:

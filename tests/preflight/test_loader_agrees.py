@@ -51,7 +51,7 @@ def check(folder: Path) -> bool:
     tokens = Tokens(Snapshot(folder))
     if tokens.loaded is None:
         return False
-    if tokens.is_remote:
+    if tokens.folder.is_remote:
         return False
     tokenizer = quietly(folder)
     assert isinstance(tokenizer, HybridTokenizer)
@@ -146,4 +146,4 @@ def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
     if report.codes & {"ADDED_TOKENS_DECODER_SHAPE", "FILE_INVALID_JSON", "FILE_OUTSIDE_FOLDER"}:
         return  # which the loader rejects, or reads from its place
     is_known = not tokens.folder.chosen.unknown
-    assert check(folder) == is_known or tokens.loaded is None or tokens.is_remote
+    assert check(folder) == is_known or tokens.loaded is None or tokens.folder.is_remote

@@ -134,17 +134,21 @@ def test_without_the_hub_the_commit_is_unverified(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     if how == "environment":
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     elif how == "library":
         monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     offline = how == "argument"
     found = verify_commit_reachable("org/model", OLD, offline=offline)
     assert (found.code, found.reachable) == ("COMMIT_UNVERIFIED", None)
     assert (found.head, found.held_by) == (None, ())
-    expected = {"library": "pip install 'streamdec[hub]'", "network": "the hub did not answer"}
-    assert expected.get(how, "offline: the hub was not asked") in found.note
+    expected = {
+        "argument": "offline: the hub was not asked",
+        "environment": "the hub did not answer: OfflineModeIsEnabled",
+        "library": "pip install 'streamdec[hub]'",
+        "network": "the hub did not answer",
+    }
+    assert expected[how] in found.note
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")

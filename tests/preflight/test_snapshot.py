@@ -133,17 +133,6 @@ def test_a_file_that_would_take_much_memory_is_not_parsed(item: str, tmp_path: P
     assert finding.evidence[0].file == "tokenizer.json"
 
 
-def test_weights_that_are_pointers_are_noticed_and_no_other_file_is_read(tmp_path: Path) -> None:
-    folder = control().write(tmp_path)
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    (folder / "model.safetensors").write_text(pointer)
-    (folder / "model-2.safetensors").write_text(pointer + " " * 2000)
-    (folder / "README.md").write_text("small")
-    [finding] = inspect(folder, render=False).findings
-    assert finding.code == "FILE_LFS_POINTER"
-    assert [evidence.file for evidence in finding.evidence] == ["model.safetensors"]
-
-
 def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
     deep = "[" * 300 + "]" * 300
     folder = control().write(tmp_path)
@@ -163,8 +152,8 @@ def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
         (b"\xef\xbb\xbf{}", "byte order mark"),
         (b"\x00\x01\x02", "Expecting value"),
         (b"\xff\xfe{\x00}\x00", "not UTF-8: byte 0"),
-        (b"[1]", "an object was expected, not a list"),
-        (b"null", "an object was expected, not null"),
+        (b"[1]", "not a JSON object"),
+        (b"null", "not a JSON object"),
         (b"[" * 100_000, "recursion"),
         (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
     ],

@@ -73,7 +73,7 @@ def test_remote_code_leaves_the_declared_ids_alone(tmp_path: Path) -> None:
         parts.decoder.pop("256")
 
     tokens = Tokens(Snapshot(control(change).write(tmp_path)))
-    assert tokens.is_remote
+    assert tokens.folder.is_remote
     assert tokens.id_of("<|im_end|>") == 258
     assert tokens.id_of("<|endoftext|>") is None
     assert tokens.loaded is None

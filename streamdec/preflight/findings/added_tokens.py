@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from streamdec.folders.tokenizer_config import ROLES, content_of
-from streamdec.preflight.preflight_report import Evidence, Finding, shown
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding, Severity, shown
 from streamdec.preflight.view import View
 
 _CONFIG = "tokenizer_config.json"
@@ -30,12 +28,14 @@ def check(view: View) -> Iterator[Finding]:
     yield from _in_template(view)
 
 
-def _finding(code: str, evidence: list[Evidence]) -> Iterator[Finding]:
+def _finding(
+    code: str, evidence: list[Evidence], severity: Severity | None = None
+) -> Iterator[Finding]:
     """Yield the finding with the first pieces of evidence, if there are any."""
     if len(evidence) > _MOST:
         evidence = [*evidence[:_MOST], Evidence(note=f"and {len(evidence) - _MOST} more")]
     if evidence:
-        yield RULES[code](*evidence)
+        yield RULES[code](*evidence, severity=severity)
 
 
 def _flags(view: View) -> Iterator[Finding]:
@@ -48,22 +48,19 @@ def _flags(view: View) -> Iterator[Finding]:
     for i, token, pointer in tokens.own:
         is_special = token.special
         # Another entry with its text or its id may count instead.
-        if bare.get(i) == (token.content, is_special) and tokens.added.get(i) == (
-            token.content,
-            not is_special,
-        ):
+        after = tokens.added.get(i)
+        if (bare.get(i), after) == ((token.content, is_special), (token.content, not is_special)):
             value = {_JSON: is_special, "after loading": not is_special}
             if (i, token.content) in said:
                 value[_CONFIG] = said[i, token.content].special
-            note = (
-                "special, and skipped anyway" if is_special and not tokens.is_built else "special"
-            )
+            note = "special"
+            if is_special and not tokens.folder.is_built:
+                note += ", and skipped anyway"
             found[i] = Evidence(_JSON, pointer, value=value, ids={i: token.content}, note=note)
     written = view.written_in_template(tokens.added[i][0] for i in found)
     grave = {i for i in found if i in view.stop_ids or tokens.added[i][0] in written}
     evidence = [found[i] for i in sorted(found, key=lambda i: i not in grave)]
-    for finding in _finding("SPECIAL_FLAG_DRIFT", evidence):
-        yield replace(finding, severity="error") if grave else finding
+    yield from _finding("SPECIAL_FLAG_DRIFT", evidence, "error" if grave else None)
 
 
 def _declared(view: View) -> Iterator[Finding]:
@@ -73,18 +70,13 @@ def _declared(view: View) -> Iterator[Finding]:
         return
     found: dict[str, list[Evidence]] = {}
     for i, token, pointer in tokens.declared:
-        there, here = tokens.bare.id_of(token.content), tokens.bare.text_of(i)
-        if there == i:
+        if tokens.bare.id_of(token.content) is not None:
             continue
-        after = tokens.id_of(token.content)
-        loaded = "" if after is None else f"; its id after loading is {after}"
-        if there is not None:
-            code, note = "ADDED_TOKEN_ID_DRIFT", f"tokenizer.json has it under {there}"
-        elif here is not None:
-            note = f"tokenizer.json has {here!r:.80} there{loaded}"
-            code = "ADDED_TOKEN_CONTENT_DRIFT"
-        else:
-            code, note = "ADDED_TOKEN_ONLY_IN_CONFIG", f"not in tokenizer.json{loaded}"
+        here, after = tokens.bare.text_of(i), tokens.id_of(token.content)
+        code = "ADDED_TOKEN_ONLY_IN_CONFIG" if here is None else "ADDED_TOKEN_CONTENT_DRIFT"
+        note = "not in tokenizer.json" if here is None else f"tokenizer.json has {here!r:.80} there"
+        if after is not None:
+            note += f"; its id after loading is {after}"
         evidence = Evidence(_CONFIG, pointer, ids={i: token.content}, note=note)
         found.setdefault(code, []).append(evidence)
     for code, seen in found.items():
@@ -108,20 +100,14 @@ def _own(view: View) -> Iterator[Finding]:
 
 def _shape(view: View) -> Iterator[Finding]:
     tokens = view.tokens
-    place = (_CONFIG, "/added_tokens_decoder")
+    decoder = tokens.config.get("added_tokens_decoder")
     if not tokens.has_decoder:
         if tokens.config or tokens.own:
             note = "no added_tokens_decoder"
             yield RULES["ADDED_TOKENS_DECODER_ABSENT"](Evidence(_CONFIG, note=note))
-    elif not isinstance(tokens.decoder, dict):
-        kind = type(tokens.decoder).__name__
-        yield RULES["ADDED_TOKENS_DECODER_SHAPE"](Evidence(*place, value=kind))
-    elif len(tokens.declared) < len(tokens.decoder):
-        good = {entry.pointer for entry in tokens.declared}
-        keys = [str(key)[:40] for key in tokens.decoder]
-        bad = [key for key in keys if f"/added_tokens_decoder/{key}" not in good]
-        note = "entries that are not tokens"
-        yield RULES["ADDED_TOKENS_DECODER_SHAPE"](Evidence(*place, value=bad[:_MOST], note=note))
+    elif not isinstance(decoder, dict) or len(tokens.declared) < len(decoder):
+        place = Evidence(_CONFIG, "/added_tokens_decoder", value=shown(decoder))
+        yield RULES["ADDED_TOKENS_DECODER_SHAPE"](place)
 
 
 def _extra(view: View) -> Iterator[Finding]:
@@ -139,7 +125,7 @@ def _extra(view: View) -> Iterator[Finding]:
             *(Evidence(f, f"/{k}", value=shown(_names(v))) for k, v, f in (extra, additional))
         )
     # The library skips a token with any later flag if it was special once.
-    own = () if tokens.is_built else (entry.token for entry in tokens.own)
+    own = () if tokens.folder.is_built else (entry.token for entry in tokens.own)
     skipped = {token.content for token in (*own, *tokens.to_add()) if token.special}
     unskipped = [
         Evidence(source, f"/{key}", ids={found: text}, note="special=false after loading")

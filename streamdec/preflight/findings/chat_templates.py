@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamdec.errors import ChatTemplateError
-from streamdec.preflight.preflight_report import Evidence, Finding, Severity
-from streamdec.preflight.rules import RULES
-from streamdec.preflight.templates import CONFIG, DIRECTORY, FILE, LEGACY, Template
-from streamdec.preflight.turns import CHILD_DIED, FAILS, FIRST, WHAT, Probes, rewritten
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding, Severity
+from streamdec.preflight.snapshot import CONFIG, DIRECTORY, FILE, LEGACY, Template
+from streamdec.preflight.turns import CHILD_DIED, FIRST, WHAT, Probes, rewritten
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import with_line_feeds
 
@@ -57,9 +56,8 @@ def _places(view: View) -> Iterator[Finding]:
         yield RULES["CHAT_TEMPLATE_BYPASSED"](Evidence("config.json", value=own[0], note=note))
     unread = any(name in (FILE, CONFIG, LEGACY) for name, _ in view.snapshot.problems())
     if not templates.all and not own and not view.mistral_files and not unread:
-        yield RULES["CHAT_TEMPLATE_MISSING"](
-            Evidence(note=f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}")
-        )
+        note = f"no {FILE}, {DIRECTORY}, {LEGACY}, nor an entry in {CONFIG}"
+        yield RULES["CHAT_TEMPLATE_MISSING"](Evidence(note=note))
     yield from _shadowed(view)
     if templates.loaded and "default" not in templates.loaded:
         names = Evidence(value=sorted(templates.loaded)[:20], note="names")
@@ -74,9 +72,8 @@ def _shadowed(view: View) -> Iterator[Finding]:
         return
     place = Evidence(CONFIG, "/chat_template", value=sorted(inline)[:20])
     if "default" not in files and "default" in inline:
-        yield RULES["CHAT_TEMPLATE_INLINE_LOST"](
-            place, Evidence(DIRECTORY, value=sorted(files)[:20])
-        )
+        others = Evidence(DIRECTORY, value=sorted(files)[:20])
+        yield RULES["CHAT_TEMPLATE_INLINE_LOST"](place, others)
         return
     differing = [
         Evidence(template.file, note=f"{name} differs from the inline one")
@@ -86,9 +83,8 @@ def _shadowed(view: View) -> Iterator[Finding]:
     lost = sorted(set(inline) - set(files))
     if differing or lost:
         note = f"lost: {', '.join(lost)[:200]}" if lost else ""
-        yield RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"](
-            Evidence(CONFIG, "/chat_template", note=note), *differing[:20]
-        )
+        place = Evidence(CONFIG, "/chat_template", note=note)
+        yield RULES["CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE"](place, *differing[:20])
 
 
 def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator[Finding]:
@@ -105,12 +101,11 @@ def _parsed(view: View, name: str, template: Template, render: bool) -> Iterator
         value = sorted(probes.static.unknown)
         line = min(probes.static.unknown.values())
         yield RULES["CHAT_TEMPLATE_UNKNOWN_NAME"](_at(template, line=line, note=name, value=value))
-    if "strftime_now" in probes.static.called:
+    if probes.static.reads_clock:
         yield RULES["CHAT_TEMPLATE_CLOCK_DEPENDENT"](_at(template, note=name))
     if probes.static.undeclared:
-        yield RULES["CHAT_TEMPLATE_NEEDS_KWARGS"](
-            _at(template, note=name, value=sorted(probes.static.undeclared))
-        )
+        place = _at(template, note=name, value=sorted(probes.static.undeclared))
+        yield RULES["CHAT_TEMPLATE_NEEDS_KWARGS"](place)
 
 
 def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
@@ -125,14 +120,15 @@ def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
     for name, error in failed.items():
         is_unknown = any(f"'{word}' is undefined" in str(error) for word in unknown)
         if not is_unknown and not (unknown and error.code == "CHAT_TEMPLATE_SYNTAX_ERROR"):
-            by_code.setdefault(error.code or FAILS, {})[name] = error
+            by_code.setdefault(error.code or "CHAT_TEMPLATE_FAILS", {})[name] = error
     for code, errors in by_code.items():
         rule = RULES["CHAT_TEMPLATE_NOT_INSPECTED" if code == CHILD_DIED else code]
         is_graver = code == CHILD_DIED or not _ORDINARY.isdisjoint(errors)
         severity = _GRAVER.get(code, rule.severity) if is_graver else rule.severity
         seen: dict[tuple[str, int | None], list[str]] = {}
         for name, error in errors.items():
-            seen.setdefault((_said(error), error.line), []).extend([WHAT[name]] if name else [])
+            said = str(error)[:300]
+            seen.setdefault((said, error.line), []).extend([WHAT[name]] if name else [])
         evidence = [
             _at(template, line=line, note=": ".join(filter(None, (", ".join(names), said))))
             for (said, line), names in seen.items()
@@ -144,14 +140,14 @@ def _rendered(view: View) -> Iterator[Finding]:
     template = view.templates.default
     if template is None or not view.render:
         return
-    texts, failed = view.probes.rendered, view.probes.failed
+    texts = view.probes.rendered
     prompt, generation = texts.get("prompt"), texts.get("generation")
     if prompt is not None and prompt == generation:
         yield RULES["CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT"](_at(template, value=prompt[-200:]))
-    if "call" in texts and "call_string" in failed:
-        yield RULES["CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS"](
-            _at(template, note=_said(failed["call_string"]))
-        )
+    error = view.probes.failed.get("call_string")
+    if "call" in texts and error is not None:
+        note = str(error)[:300]
+        yield RULES["CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS"](_at(template, note=note))
     for name, empty in (("none", "empty"), ("call_none", "call")):
         without = texts.get(empty, texts.get("answered", ""))
         if texts.get(name, "").count("None") > without.count("None"):
@@ -172,7 +168,3 @@ def _at(
     template: Template, *, line: int | None = None, note: str = "", value: object = None
 ) -> Evidence:
     return Evidence(template.file, template.pointer, line=line, note=note, value=value)
-
-
-def _said(error: ChatTemplateError) -> str:
-    return str(error)[:300]

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streamdec.preflight.eos_sources import CONFIG, GENERATION, Found
-from streamdec.preflight.preflight_report import Evidence, Finding, shown
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding, shown
 from streamdec.preflight.snapshot_tokens import is_id
 from streamdec.preflight.stop_tokens import StopTokens
 from streamdec.preflight.turns import after_call
@@ -71,24 +70,20 @@ def _sets(view: View) -> Iterator[Finding]:
         yield _with_stops(view, "EOS_ENGINES_DISAGREE", (), stops)
     # A tokenizer whose end-of-sequence id is unknown has one nevertheless.
     if not any(stop.ids or stop.unresolved for stop in stops):
-        yield RULES["EOS_MISSING_EVERYWHERE"](
-            Evidence(note="no source declares one", value=sorted(view.stop))
-        )
+        evidence = Evidence(note="no source declares one", value=sorted(view.stop))
+        yield RULES["EOS_MISSING_EVERYWHERE"](evidence)
 
 
 def _turns(view: View) -> Iterator[Finding]:
     terminator, primer = view.turns.terminator, view.turns.primer
     if terminator is not None:
-        ids = {terminator.id: terminator.text}
-        yield from _not_stopped(
-            view, "EOS_TERMINATOR_NOT_STOPPED", "closes the assistant's turn", ids
-        )
+        ids, note = {terminator.id: terminator.text}, "closes the assistant's turn"
+        yield from _not_stopped(view, "EOS_TERMINATOR_NOT_STOPPED", note, ids)
     elif primer is not None and primer.id in view.stop_ids:
         text = view.template_text
         opening = {i: t for i, t in view.ids(view.stop_ids).items() if t and t in text}
-        yield RULES["EOS_TURN_PRIMER_IN_STOP_SET"](
-            Evidence(*view.template_place, note="opens the next turn", ids=opening)
-        )
+        place = Evidence(*view.template_place, note="opens the next turn", ids=opening)
+        yield RULES["EOS_TURN_PRIMER_IN_STOP_SET"](place)
     called = after_call(view.probes, view.markers)
     # Where the terminator of an answer follows a call too, the finding above is enough.
     if called and (terminator is None or terminator.id not in called):
@@ -105,13 +100,12 @@ def _not_stopped(view: View, code: str, note: str, ids: Mapping[int, str]) -> It
 
 def _ids(view: View) -> Iterator[Finding]:
     tokens, role = view.tokens, view.tokens.roles.get("eos_token")
-    bare = None if tokens.is_remote else tokens.bare
+    bare = None if tokens.folder.is_remote else tokens.bare
     if role is not None and bare is not None and bare.id_of(role.text) is None:
         found = tokens.id_of(role.text)
         ids = {} if found is None else {found: role.text}
-        yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](
-            view.role("eos_token", ()), Evidence(note="its id after loading", ids=ids)
-        )
+        after = Evidence(note="its id after loading", ids=ids)
+        yield RULES["EOS_TOKEN_NOT_IN_VOCAB"](view.role("eos_token", ()), after)
     seen = []
     for file, pointer, value in _declared_values(view):
         if not is_id(value):
@@ -134,7 +128,7 @@ def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
     for file, part, data in places:
         value = data.get("eos_token_id")
         if isinstance(value, list):
-            yield from ((file, f"{part}{_EOS}/{i}", each) for i, each in enumerate(value[:1000]))
+            yield from ((file, f"{part}{_EOS}/{i}", each) for i, each in enumerate(value))
         elif value is not None:
             yield file, f"{part}{_EOS}", value
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
 from streamdec.folders.transformers_facts import ONLY_V5, facts
-from streamdec.preflight.preflight_report import Evidence, Finding
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
@@ -45,7 +44,6 @@ def check(view: View) -> Iterator[Finding]:
 def _problems(view: View) -> Iterator[Finding]:
     for name in _OBJECTS:
         view.snapshot.object(name)
-    view.snapshot.find_pointers()
     found: dict[str, list[Evidence]] = {}
     for name, error in view.snapshot.problems():
         evidence = Evidence(name, line=error.line, note=str(error))
@@ -59,18 +57,16 @@ def _problems(view: View) -> Iterator[Finding]:
 def _tokenizer_json(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if _JSON not in view.snapshot:
-        others = tokens.other_vocabularies or auto_map_of(tokens.config)
-        which = "other files" if others else "no other file"
-        yield RULES["TOKENIZER_JSON_MISSING"](
-            Evidence(_JSON, note="not there"),
-            Evidence(value=others, note=f"{which} with a vocabulary or code"),
-            severity="info" if others else "error",
-        )
+        found = tokens.other_vocabularies or auto_map_of(tokens.config)
+        which = "other files" if found else "no other file"
+        others = Evidence(value=found, note=f"{which} with a vocabulary or code")
+        missing = Evidence(_JSON, note="not there")
+        yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
     else:
         flags = [
-            Evidence(_CONFIG, f"/{key}", value=value)
+            Evidence(_CONFIG, f"/{key}", value=tokens.config[key])
             for key in ("add_bos_token", "add_eos_token")
-            if isinstance(value := tokens.config.get(key), bool)
+            if isinstance(tokens.config.get(key), bool)
         ]
         if flags:
             yield RULES["ADD_BOS_EOS_FLAG_IGNORED"](*flags)
@@ -85,10 +81,12 @@ _SHARE = 0.05
 def _decoder(view: View) -> Iterator[Finding]:
     """Check that the decoder reads the sign for a space or a suffix."""
     tokens = view.tokens
-    if tokens.json is None or tokens.bare is None or tokens.is_remote:
+    if tokens.json is None or tokens.bare is None or tokens.folder.is_remote:
         return
     decoders = [tokens.json.get("decoder")]
-    if tokens.is_built:  # the class has its own; it is None for a class that is not known well
+    if (
+        tokens.folder.is_built
+    ):  # the class has its own; it is None for a class that is not known well
         pipeline = tokens.folder.pipeline
         built = [] if pipeline is None else pipeline.data["pipelines"]
         decoders = [parts["decoder"] for _, parts in built]
@@ -97,12 +95,11 @@ def _decoder(view: View) -> Iterator[Finding]:
         pieces = [text for text in vocabulary if text.startswith(sign)]
         reading = [_reads(decoder, sign, reader) for decoder in decoders]
         if len(pieces) > _SHARE * len(vocabulary) and reading and not any(reading):
-            loaded = tokens.folder.chosen.name if tokens.is_built else _JSON
+            loaded = tokens.folder.chosen.name if tokens.folder.is_built else _JSON
+            some = {vocabulary[text]: text for text in pieces[:4]}
+            note = f"the decoder of {loaded} leaves {sign} in texts"
             yield RULES["DECODER_CANNOT_READ_VOCAB"](
-                Evidence(
-                    _JSON, "/model/vocab", ids={vocabulary[text]: text for text in pieces[:4]}
-                ),
-                Evidence(_JSON, "/decoder", note=f"the decoder of {loaded} leaves {sign} in texts"),
+                Evidence(_JSON, "/model/vocab", ids=some), Evidence(_JSON, "/decoder", note=note)
             )
 
 
@@ -122,9 +119,8 @@ def _class(view: View) -> Iterator[Finding]:
     config = view.tokens.config
     code = auto_map_of(config)
     if code:
-        yield RULES["TOKENIZER_REMOTE_CODE"](
-            Evidence(_CONFIG, "/auto_map", value=[name[:200] for name in code[:4]])
-        )
+        evidence = Evidence(_CONFIG, "/auto_map", value=[name[:200] for name in code[:4]])
+        yield RULES["TOKENIZER_REMOTE_CODE"](evidence)
     declared = config.get("tokenizer_class")
     if not isinstance(declared, str) or not declared:
         return

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamdec.preflight.preflight_report import Evidence, Finding, shown
-from streamdec.preflight.rules import RULES
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding, shown
+from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.view import View
 
 _CONFIG = "config.json"
 _SIDECAR = "hf_quant_config.json"
 _KEY = "quantization_config"
-_MAX_NODES = 100_000
 _MOST = 20
 """Pieces of evidence that a finding shows."""
 
@@ -23,17 +22,15 @@ Place = tuple[str, str, dict[str, Any]]
 def quantizations(config: Any) -> list[tuple[str, Any]]:
     """Return each ``quantization_config``, the outer ones first.
 
-    Each has its dotted path. At most 100,000 values are examined.
+    Each has its dotted path.
     """
     found = []
     level: list[tuple[str, Any]] = [("", config)]
-    seen = 0
-    while level and seen < _MAX_NODES:
+    while level:
         following: list[tuple[str, Any]] = []
         for path, value in level:
             items = value.items() if isinstance(value, Mapping) else enumerate(value)
             for key, inner in items:
-                seen += 1
                 here = f"{path}.{key}" if path else str(key)
                 if key == _KEY and inner:
                     found.append((here, inner))
@@ -43,12 +40,12 @@ def quantizations(config: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def quantization_places(view: View) -> list[Place]:
+def quantization_places(snapshot: Snapshot) -> list[Place]:
     """Return all declarations by precedence."""
-    config = view.eos.config
+    config = snapshot.object(_CONFIG) or {}
     places: list[tuple[str, str, Any]] = [(_CONFIG, *each) for each in quantizations(config)]
     others = [(_CONFIG, "compression_config", config.get("compression_config"))]
-    sidecar = (view.snapshot.object(_SIDECAR) or {}) if _SIDECAR in view.snapshot.names else {}
+    sidecar = snapshot.object(_SIDECAR)
     if sidecar:
         inner = sidecar.get("quantization")
         is_inner = isinstance(inner, dict)
@@ -60,7 +57,7 @@ def quantization_places(view: View) -> list[Place]:
 
 def check(view: View) -> Iterator[Finding]:
     """Yield the findings of this module."""
-    places = quantization_places(view)
+    places = quantization_places(view.snapshot)
     if not places:
         return
     if all("." in path for _, path, _ in places):
@@ -88,12 +85,3 @@ def _evidence(file: str, path: str, value: dict[str, Any]) -> Evidence:
 
 def _pointer(path: str) -> str:
     return "/" + path.replace(".", "/") if path else ""
-
-
-def grouped_weights(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what each group of compressed-tensors says of its weights."""
-    groups = config.get("config_groups")
-    for group in groups.values() if isinstance(groups, dict) else ():
-        weights = group.get("weights") if isinstance(group, dict) else None
-        if isinstance(weights, dict):
-            yield weights
