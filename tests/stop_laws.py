@@ -305,13 +305,8 @@ def _stepped(decoder: Any, ids: Sequence[int]) -> list[Any]:
 def chunks_of(decoder: Any, ids: Sequence[int]) -> list[Chunk]:
     """The chunks of a stream over ``ids``, with their ids."""
     found: list[Chunk] = []
-    options: dict[str, Any] = {"return_token_ids": True}
-    try:
-        stream = iter_chunks(iter(ids), decoder, **options)
-    except TypeError:  # a decoder has a keyword of its own
-        stream = iter_chunks(iter(ids), decoder, **options)
     with suppress(TokenIdError):
-        found.extend(stream)
+        found.extend(iter_chunks(iter(ids), decoder, return_token_ids=True))
     return found
 
 

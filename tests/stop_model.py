@@ -40,12 +40,13 @@ from streamdec import (
 )
 from streamdec.errors import EncodeError
 from streamdec.protocols import Tokenizer
+from tests import reference
+from tests.reference import REPLACEMENT
 
 RELEASE = -1
 """The operation ``release``; every other operation is a token id."""
 PROMPT = -1
 """The token index of the prompt's bytes."""
-REPLACEMENT = "\ufffd"
 
 
 # --- patterns -------------------------------------------------------------------------------------
@@ -326,40 +327,18 @@ class Piece(NamedTuple):
 
 
 @functools.lru_cache(100_000)
-def is_unfinished(data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a character's UTF-8, and not all of it."""
-    fills = itertools.product((b"\x80", b"\xbf"), (1, 2, 3))
-    return any(_is_character(data + byte * count) for byte, count in fills)
-
-
-@functools.lru_cache(100_000)
-def _is_character(data: bytes) -> bool:
-    try:
-        return len(data.decode()) == 1
-    except UnicodeDecodeError:
-        return False
-
-
-@functools.lru_cache(100_000)
 def split_utf8(data: bytes, closed: bool) -> tuple[tuple[tuple[int, int, bool], ...], int]:
     """The parts of ``data``: (start, end, whether it is a character); and where the tail begins.
 
     A part that is not a character is a maximal ill-formed one. The tail is an unfinished character;
     there is none if ``closed``.
     """
-    parts: list[tuple[int, int, bool]] = []
-    start = 0
-    while start < len(data):
-        end = start + 1
-        while end < len(data) and is_unfinished(data[start:end]):
-            if not (_is_character(data[start : end + 1]) or is_unfinished(data[start : end + 1])):
-                break
-            end += 1
-        if end == len(data) and is_unfinished(data[start:end]) and not closed:
-            return tuple(parts), start
-        parts.append((start, end, _is_character(data[start:end])))
-        start = end
-    return tuple(parts), start
+    tail = len(data) if closed else len(data) - len(reference.unfinished(data))
+    parts, start = [], 0
+    for size, character in reference.code_points(data[:tail]):
+        parts.append((start, start + size, data[start : start + size] == character.encode()))
+        start += size
+    return tuple(parts), tail
 
 
 Owned = list[tuple[int, int]]
@@ -1617,30 +1596,22 @@ def shown(case: Case, difference: Difference) -> str:
 CASES_OF_A_TABLE = 20
 
 
-def draw_case(rng: random.Random, table: TokenTable, *, releases: bool) -> Case:
+def draw_case(rng: random.Random, table: TokenTable) -> Case:
     sections = rng.random() < 0.4
-    situation = draw_situation(rng, table, releases=releases, sections=sections)
+    situation = draw_situation(rng, table, releases=True, sections=sections)
     return situation, draw_plan(rng, situation)
 
 
-def try_cases(seed: int, first: int, last: int, *, releases: bool, most: int) -> list[Case]:
-    """Runs the blocks of cases ``first`` to ``last``; the cases that differ."""
-    found: list[Case] = []
+def differing_case(seed: int, first: int, last: int) -> Case | None:
+    """Runs the blocks of cases ``first`` to ``last``, up to a case that differs."""
     for block in range(first, last):
         rng = random.Random(f"{seed}/{block}")
         table = draw_table(rng)
         for _ in range(CASES_OF_A_TABLE):
-            case = draw_case(rng, table, releases=releases)
+            case = draw_case(rng, table)
             if difference_of(case) is not None:
-                found.append(case)
-                if len(found) >= most:
-                    return found
-    return found
-
-
-def _try_part(part: tuple[int, int, int, bool, int]) -> list[Case]:
-    seed, first, last, releases, most = part
-    return try_cases(seed, first, last, releases=releases, most=most)
+                return case
+    return None
 
 
 def be_quiet() -> None:
@@ -1653,29 +1624,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--most", type=int, default=1, help="differences before a job stops")
-    parser.add_argument("--no-releases", action="store_true", help="leave release() out")
     options = parser.parse_args(arguments)
-    releases = not options.no_releases
     blocks = -(-options.cases // CASES_OF_A_TABLE)
     edges = [blocks * job // options.jobs for job in range(options.jobs + 1)]
-    parts = [
-        (options.seed, first, last, releases, options.most)
-        for first, last in itertools.pairwise(edges)
-    ]
+    parts = [(options.seed, *part) for part in itertools.pairwise(edges)]
     if options.jobs == 1:
-        results = [_try_part(part) for part in parts]
+        found = [differing_case(*part) for part in parts]
     else:
         with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:
-            results = pool.map(_try_part, parts)
-    found = [case for cases in results for case in cases]
-    write = sys.stdout.write
-    for case in sorted(map(smallest, found), key=lambda each: len(repr(each[0]))):
-        write(shown(*case) + "\n\n")
-    cases = blocks * CASES_OF_A_TABLE
-    release = "with" if releases else "without"
-    write(f"{cases:,} cases {release} releases, {len(found)} differences\n")
-    return 1 if found else 0
+            found = pool.starmap(differing_case, parts)
+    cases = [case for case in found if case is not None]
+    for case in cases:
+        sys.stdout.write(shown(*smallest(case)) + "\n\n")
+    sys.stdout.write(f"{blocks * CASES_OF_A_TABLE:,} cases, {len(cases)} differences\n")
+    return 1 if cases else 0
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:sections. the marker")
 @settings(phases=UNSHRUNK)
 def test_decoder_does_what_the_model_says(rng: random.Random) -> None:
     """After each token, in groups, after a snapshot, in a fork, after a reset."""
-    case = draw_case(rng, draw_table(rng), releases=True)
+    case = draw_case(rng, draw_table(rng))
     if difference_of(case) is not None:
         pytest.fail(shown(*smallest(case)), pytrace=False)
 
@@ -60,7 +60,7 @@ def test_decoder_does_what_the_model_says_wherever_the_clean_point_moves(
     rng: random.Random,
 ) -> None:
     """It moves as early as possible; usually not within so few tokens."""
-    case = draw_case(rng, draw_table(rng), releases=True)
+    case = draw_case(rng, draw_table(rng))
     with ExitStack() as stack:
         for module in (decoder, restoring, since, step):
             stack.enter_context(patch.object(module, "MOST_SINCE", 0))
