@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdec import DecodeStream
+from streamdec import DecodeStream, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import TokenSpan
 from streamdec.core.window import MAX_WINDOW
@@ -45,16 +45,11 @@ def whole(subject: Subject, token_ids: Sequence[int], **options: Any) -> str:
     return subject.tokenizer.decode(list(token_ids), skip_special_tokens=skip)
 
 
-def observe(stream: DecodeStream) -> dict[str, Any]:
+def observe(stream: DecodeStream | StopSequenceDecoder) -> dict[str, Any]:
     """Everything that can be seen of a stream."""
-    return {
-        "held": stream.held,
-        "num_tokens": stream.num_tokens,
-        "prefix_offset": stream.prefix_offset,
-        "read_offset": stream.read_offset,
-        "unknown_tokens": stream.unknown_tokens,
-        "finished": stream.finished,
-    }
+    names = ("held", "num_tokens", "num_characters", "prefix_offset", "read_offset")
+    more = ("unknown_tokens", "finished", "pending_text", "num_pending_tokens")
+    return {name: getattr(stream, name) for name in (*names, *more)}
 
 
 # --- law 0: chunk-invariance ----------------------------------------------------------------------
@@ -130,6 +125,50 @@ def histories_do_not_matter(
 
 def _spans(stream: DecodeStream, *, spans: bool = False, **_: Any) -> list[TokenSpan]:
     return stream.take_spans() if spans else []
+
+
+# --- the two classes ------------------------------------------------------------------------------
+
+UNMET = "\ue000"
+"""A letter that no token has."""
+
+
+def _both(
+    subject: Subject, prompt: Sequence[int], letters: str, **options: Any
+) -> list[StopSequenceDecoder]:
+    """A decoder without stops, and one whose stops begin with ``letters`` and never come."""
+    stops = [f"{letter}{UNMET}" for letter in letters]
+    more: list[dict[str, Any]] = [{}, {"visible_stop": stops, "stop_token_ids": [2**32 - 7]}]
+    return [StopSequenceDecoder(subject.streamed, None, prompt, **each, **options) for each in more]
+
+
+def both_classes_output_the_same(
+    subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
+) -> None:
+    """Stops that never come change nothing that can be seen of a stream."""
+    plain = stream_of(subject, prompt, **options)
+    letters = "".join({*whole(subject, token_ids, **options)})
+    both = _both(subject, prompt, letters, **options)
+    for token_id in token_ids:
+        text = plain.step(token_id)
+        for decoder in both:
+            assert decoder.step(token_id).text == text
+            assert observe(decoder) == observe(plain)
+            assert decoder.jailed == ""
+    last = plain.flush()
+    assert [decoder.flush().text for decoder in both] == [last, last]
+
+
+def release(subject: Subject, groups: Sequence[Sequence[int]], **options: Any) -> None:
+    """Law 18: a release outputs what the end would. Then nothing is withheld."""
+    plain, (_, with_stops) = stream_of(subject, **options), _both(subject, (), "", **options)
+    for group in groups:
+        given, chunk = plain.feed(group), with_stops.feed(group)
+        assert given + plain.pending_text == chunk.text + with_stops.pending_text
+        expected = plain.pending_text, with_stops.pending_text
+        assert (plain.release(), with_stops.release().text) == expected
+        for stream in (plain, with_stops):
+            assert (stream.pending_text, stream.held, stream.jailed) == ("", b"", "")
 
 
 # --- laws 1 and 2: what is emitted, and when ------------------------------------------------------
@@ -374,6 +413,8 @@ def finality(subject: Subject, token_ids: Sequence[int]) -> None:
                 stopped.step(token_id)
         with pytest.raises(FinishedError):
             stopped.step_batch([0])
+        with pytest.raises(FinishedError):
+            stopped.release()
         assert stopped.flush() == ""
         assert observe(stopped) == seen
     stream.reset()

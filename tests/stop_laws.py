@@ -329,6 +329,28 @@ def spans_whenever_taken(situation: Situation, cuts: Sequence[int]) -> None:
         assert [*taken, *along.take_spans()] == at_end.take_spans(), name
 
 
+def spans_are_cut(setup: Setup, ids: Sequence[int]) -> None:
+    """Law 17: spans are those of a stream without stops, cut where the output ends."""
+    setup = setup.with_options(spans=True)
+    decoder, text, taken = setup.decoder(), "", []
+    for token_id in ids:
+        text += decoder.step(token_id).text
+        new = decoder.take_spans()
+        assert all(span.end <= len(text) for span in new), "only of text that was output"
+        taken += new
+        if decoder.finished:
+            break
+    text += decoder.flush().text
+    stream = setup.stream()
+    stream.step_batch(ids[: decoder.num_tokens])
+    stream.flush()
+    most, size = len(text), len(text.encode())
+    assert [*taken, *decoder.take_spans()] == [
+        (index, min(start, most), min(end, most), min(first, size), min(last, size))
+        for index, start, end, first, last in stream.take_spans()
+    ]
+
+
 # --- laws 1, 3, 9 and 11, for any tokenizer -------------------------------------------------------
 
 
@@ -438,6 +460,8 @@ def finality(setup: Setup, ids: Sequence[int]) -> None:
                 stopped.step(token_id)
         with pytest.raises(FinishedError):
             stopped.feed([0])
+        with pytest.raises(FinishedError):
+            stopped.release()
         assert ended(stopped, "") == dict.fromkeys(FLUSH_REASONS, last)
         assert seen(stopped, "") == last
 
@@ -513,7 +537,8 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
     stream = lenient.stream()
     text = "".join(stream.step_batch(ids[:kept]))
     assert len(text) <= match.start, "kept text is before the match"
-    if match.start < match.end and _tells_tokens_apart(lenient):
+    is_windowed = decoder.route == "window"  # assumed there
+    if match.start < match.end and (is_windowed or tells_tokens_apart(lenient)):
         longer = lenient.stream()
         rules = getattr(setup.tokenizer, "rules", None)
         # The space of a suffix is the token's, and comes only if another one follows.
@@ -522,10 +547,10 @@ def what_an_engine_may_keep(setup: Setup, ids: Sequence[int]) -> None:
         assert len(text) > match.start, "the next token is the match's"
 
 
-def _tells_tokens_apart(setup: Setup) -> bool:
-    """Whether each code point can be traced to its tokens; assumed on the windowed route."""
+def tells_tokens_apart(setup: Setup) -> bool:
+    """Whether each code point can be traced to its tokens."""
     try:
         setup.with_options(spans=True).stream()
     except ValueError:
-        return setup.decoder().route == "window"
+        return False
     return True

@@ -162,6 +162,24 @@ def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs:
     laws.histories_do_not_matter(fresh, used, prompt, ids, others, spans=spans, **options)
 
 
+OPTIONS = st.fixed_dictionaries(
+    {
+        "skip_special_tokens": st.booleans(),
+        "byte_fallback": st.sampled_from(["eager", "exact"]),
+        "unknown_ids": st.sampled_from(["skip", "replace"]),
+        "clean_up_tokenization_spaces": st.booleans(),
+    }
+)
+
+
+@given(data=st.data(), options=OPTIONS)
+def test_law_0_with_and_without_stops(
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
+) -> None:
+    prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
+    laws.both_classes_output_the_same(subject, prompt, ids, **options)
+
+
 @given(data=st.data(), skip=skipping())
 def test_law_1_emission(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject, max_size=8)
@@ -299,6 +317,12 @@ def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None
         options = {"skip_special_tokens": skip, **exact(subject)}
         laws.spans_whenever_taken(subject, prompt, ids, data.draw(cuts(ids)), **options)
         laws.spans_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
+
+
+@given(data=st.data(), options=OPTIONS)
+def test_law_18_release(subject: Subject, data: st.DataObject, options: dict[str, Any]) -> None:
+    groups = [draw_ids(data, subject, max_size=5) for _ in range(3)]
+    laws.release(subject, groups, **options)
 
 
 @given(data=st.data(), skip=skipping())

@@ -409,6 +409,16 @@ def test_law_0_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool) 
     laws.at_once(setup, ids)
 
 
+@given(data=st.data(), skip=st.booleans())
+def test_law_17_spans_are_cut_at_the_stop(
+    subject: Subject, data: st.DataObject, skip: bool
+) -> None:
+    options = {"skip_special_tokens": skip, **exact(subject)}
+    setup, ids = draw_setup(data, subject, prompt=False, **options)
+    if laws.tells_tokens_apart(setup):
+        laws.spans_are_cut(setup, ids)
+
+
 @given(data=st.data())
 def test_the_windowed_route(data: st.DataObject) -> None:
     """Stops are found on text that comes by way of windows, too."""
