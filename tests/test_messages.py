@@ -291,13 +291,9 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ),
     ("append_text", lambda: Sequence(WINDOWED).append_text("a"), TypeError, "that encodes"),
     *(
-        (f"truncate({length!r})", lambda n=length: Sequence(TOKENIZER).truncate(n), kind, "num_tok")
-        for length, kind in [
-            (-1, ValueError),
-            (1, ValueError),
-            (0.0, TypeError),
-            (False, TypeError),
-        ]
+        (f"truncate({length!r})", partial(Sequence(TOKENIZER).truncate, length), kind, "num_tokens")
+        for kind, lengths in ((ValueError, (-1, 1)), (TypeError, (0.0, False, None)))
+        for length in lengths
     ),
     ("a step after the end", lambda: ended().step(1), FinishedError, "reset()"),
     # Flags: the text "false", as in a file of settings, would count as true.
