@@ -18,14 +18,22 @@ from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.protocols import CTC, Joined, WordPiece
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    Joined,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests import laws
 from tests.strategies import Subject, cuts, exact, running_text, token_ids
 from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
 from tests.support.wrappers import Bare
-from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
+from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 Law = TypeVar("Law", bound=Callable[..., None])
 
@@ -43,7 +51,21 @@ MOCKS: dict[str, Callable[[], MockTokenizer]] = {
     "mock_fallback": lambda: MockTokenizer.from_tokens(
         FALLBACK_TOKENS, special_ids=[3], decoder="byte_fallback"
     ),
+    # No decoder of the library's that is compiled removes these.
+    "mock_strip_runs": lambda: of_rule(TextRules(ByteFallback(), strip_left=("é", 2))),
+    "mock_strip_suffix": lambda: of_rule(TextRules(BPESuffix(), strip_left=(" ", 1))),
+    "mock_strip_bytes": lambda: MockTokenizer.from_tokens(
+        [b"\xc3", b"\xa9", "é".encode(), b"a", b"", b"<s>"],
+        special_ids=[5],
+        decoder=TextRules(RawBytes(), strip_left=("é", 2)),
+    ),
 }
+
+
+def of_rule(rule: TextRules) -> MockTokenizer:
+    """A tokenizer with pieces of words and all bytes."""
+    pieces = ["a", "</w>", "a</w>b", "b</w>", " ", " a", "é", "", "<s>", *BYTE_PIECES]
+    return MockTokenizer.from_tokens([piece.encode() for piece in pieces], [8], rule)
 
 
 def _loaded(content: bytes) -> TokenizerOfOurs:
@@ -235,15 +257,12 @@ def test_law_4_a_run_in_the_prompt_where_text_is_stripped_or_replaced(name: str)
             assert subject.tokenizer.decode([*prompt, *later]).endswith(text)
 
 
-@given(
-    data=st.data(), skip=skipping(), clean=st.booleans(), runs=st.sampled_from(["eager", "exact"])
-)
+@given(data=st.data(), options=OPTIONS)
 def test_law_4_prompt_is_as_if_streamed(
-    subject: Subject, data: st.DataObject, skip: bool, clean: bool, runs: str
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
 ) -> None:
     prompt, ids = draw_ids(data, subject), draw_ids(data, subject, max_size=12)
-    options = {"byte_fallback": runs, "clean_up_tokenization_spaces": clean}
-    laws.prompt_is_as_if_streamed(subject, prompt, ids, skip_special_tokens=skip, **options)
+    laws.prompt_is_as_if_streamed(subject, prompt, ids, **options)
 
 
 @given(data=st.data())
@@ -410,7 +429,7 @@ def test_most_subjects_have_an_exact_oracle() -> None:
     searching = {
         name for name in ZOO if (rules := subject_named(name).tokenizer.rules) and rules.replaces
     }
-    assert unjudged == {*searching, "mock_bytes", "mock_fallback"}
+    assert unjudged == {*searching, "mock_bytes", "mock_fallback", "mock_strip_bytes"}
 
 
 def test_every_compiled_tokenizer_takes_the_bytes_route(subject: Subject) -> None:

@@ -99,6 +99,13 @@ CASES = [
         (0, 1),
         EXACT,
     ),
+    Case(
+        "a visible stop id may be a part of a character that is removed",
+        MockTokenizer.from_tokens([b"<0xC3>"], (), TextRules(ByteFallback(), ("é", 2))),
+        StopConditions(visible_stop_token_ids=[0]),
+        Chunk(FFFD, "stop", 0),
+        (0, 0),
+    ),
 ]
 
 
