@@ -64,13 +64,15 @@ class Touched(list[int]):
         return found
 
 
-@pytest.fixture(params=RULES, ids=str)
-def rule(request: pytest.FixtureRequest) -> Iterator[TokenRule]:
-    """Of a tokenizer with two ordinary tokens and a skipped one."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"<s>"], [2], request.param)
-    made = compile_rule(tokenizer, skip_special_tokens=True, byte_fallback="exact")
+# A rule does not keep its tokenizer alive.
+TOKENIZERS = [MockTokenizer.from_tokens([b"a", b"b", b"<s>"], [2], rule) for rule in RULES]
+
+
+@pytest.fixture(params=TOKENIZERS, ids=repr)
+def rule(request: pytest.FixtureRequest) -> TokenRule:
+    made = compile_rule(request.param, skip_special_tokens=True, byte_fallback="exact")
     assert made is not None
-    yield made  # as long as there is the tokenizer
+    return made
 
 
 def test_only_the_needed_end_of_a_long_prompt_is_read(rule: TokenRule) -> None:
