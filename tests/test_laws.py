@@ -29,7 +29,7 @@ from streamdec.protocols import (
 )
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
-from tests import laws
+from tests import decoder_laws, laws
 from tests.strategies import Subject, cuts, exact, running_text, token_ids
 from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
 from tests.support.wrappers import Bare
@@ -51,7 +51,9 @@ MOCKS: dict[str, Callable[[], MockTokenizer]] = {
     "mock_fallback": lambda: MockTokenizer.from_tokens(
         FALLBACK_TOKENS, special_ids=[3], decoder="byte_fallback"
     ),
-    # No decoder of the library's that is compiled removes these.
+}
+# What no decoder of the library's that is compiled removes.
+STRIPPING: dict[str, Callable[[], MockTokenizer]] = {
     "mock_strip_runs": lambda: of_rule(TextRules(ByteFallback(), strip_left=("é", 2))),
     "mock_strip_suffix": lambda: of_rule(TextRules(BPESuffix(), strip_left=(" ", 1))),
     "mock_strip_bytes": lambda: MockTokenizer.from_tokens(
@@ -87,7 +89,7 @@ FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
     "gguf": lambda: _loaded(small_gguf()),
     **{path.parent.name: partial(load_tokenizer, path) for path in shared_files()},
 }
-SMALL = [*MOCKS, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
+SMALL = [*MOCKS, *STRIPPING, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
 """Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 
@@ -113,15 +115,16 @@ def subject_named(name: str) -> Subject:
 
 def new_subject(name: str) -> Subject:
     """A subject for which nothing is cached."""
-    if name in MOCKS:
-        return Subject(name, MOCKS[name]())
+    mocks = {**MOCKS, **STRIPPING}
+    if name in mocks:
+        return Subject(name, mocks[name]())
     if name in FORMATS:
         return Subject(name, FORMATS[name]())
     build = ZOO.get(name) or UNCOMPILED.get(name)
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *ZOO, *FORMATS, *SHARED])]
+SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *STRIPPING, *ZOO, *FORMATS, *SHARED])]
 
 
 # The scope groups the tests by tokenizer, so that few of them are loaded by more than one worker.
@@ -157,33 +160,6 @@ def draw_text(
     return data.draw(text, label="text")
 
 
-@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
-def test_law_0_chunk_invariance(
-    subject: Subject, data: st.DataObject, skip: bool, runs: str
-) -> None:
-    prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
-    places = data.draw(cuts(ids))
-    laws.chunk_invariance(
-        subject, prompt, ids, places, skip_special_tokens=skip, byte_fallback=runs
-    )
-
-
-@given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
-def test_law_0_cache_state(subject: Subject, data: st.DataObject, max_entries: int) -> None:
-    laws.with_small_caches(subject, draw_ids(data, subject), max_entries)
-
-
-@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
-def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs: str) -> None:
-    name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
-    fresh, used = (new_subject(name) for _ in range(2))
-    prompt, ids = draw_ids(data, fresh, max_size=4), draw_ids(data, fresh, max_size=12)
-    others = [draw_ids(data, fresh, max_size=12) for _ in range(2)]
-    options = {"skip_special_tokens": skip, "byte_fallback": runs}
-    spans = laws.traceable(fresh)
-    laws.histories_do_not_matter(fresh, used, prompt, ids, others, spans=spans, **options)
-
-
 OPTIONS = st.fixed_dictionaries(
     {
         "skip_special_tokens": st.booleans(),
@@ -192,6 +168,34 @@ OPTIONS = st.fixed_dictionaries(
         "clean_up_tokenization_spaces": st.booleans(),
     }
 )
+
+
+@given(data=st.data(), options=OPTIONS)
+def test_law_0_chunk_invariance(
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
+) -> None:
+    prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
+    new = partial(laws.stream_of, subject, prompt, **options)
+    decoder_laws.chunk_invariance(new, ids, data.draw(cuts(ids)))
+
+
+@given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
+def test_law_0_cache_state(subject: Subject, data: st.DataObject, max_entries: int) -> None:
+    new = partial(laws.stream_of, subject)
+    decoder_laws.with_small_caches(new, draw_ids(data, subject), max_entries)
+
+
+@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
+def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs: str) -> None:
+    name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
+    fresh, used = (new_subject(name) for _ in range(2))
+    prompt, ids = draw_ids(data, fresh, max_size=4), draw_ids(data, fresh, max_size=12)
+    options = {"skip_special_tokens": skip, "byte_fallback": runs}
+    for _ in range(2):
+        laws.stream_of(used, **options).step_batch(draw_ids(data, fresh, max_size=12))
+    spans = laws.traceable(fresh)
+    streams = [laws.stream_of(each, prompt, spans=spans, **options) for each in (fresh, used)]
+    decoder_laws.the_same_spans_and_states(*streams, ids)
 
 
 @given(data=st.data(), options=OPTIONS)
@@ -285,7 +289,7 @@ def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
 
 @given(data=st.data())
 def test_law_14_finality(subject: Subject, data: st.DataObject) -> None:
-    laws.finality(subject, draw_ids(data, subject))
+    decoder_laws.finality(partial(laws.stream_of, subject), draw_ids(data, subject))
 
 
 @given(data=st.data(), skip=skipping())
@@ -303,7 +307,7 @@ def test_law_15_silent_ids(subject: Subject) -> None:
 @given(data=st.data(), bad=st.sampled_from(laws.BAD_IDS))
 def test_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     before, after = draw_ids(data, subject, max_size=10), draw_ids(data, subject, max_size=5)
-    laws.nothing_lost(subject, before, bad, after)
+    decoder_laws.nothing_lost(partial(laws.stream_of, subject), before, bad, after)
 
 
 def test_law_16_bad_ids(subject: Subject) -> None:
@@ -334,8 +338,9 @@ def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None
             laws.token_spans(subject, ids, data.draw(cuts(ids)), skip_special_tokens=skip)
         prompt = draw_ids(data, subject, max_size=5)
         options = {"skip_special_tokens": skip, **exact(subject)}
-        laws.spans_whenever_taken(subject, prompt, ids, data.draw(cuts(ids)), **options)
-        laws.spans_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
+        new = partial(laws.stream_of, subject, prompt, spans=True, **options)
+        decoder_laws.spans_whenever_taken(new, ids, data.draw(cuts(ids)))
+        laws.spans_cover(subject, prompt, ids, **options)
 
 
 @given(data=st.data(), options=OPTIONS)
@@ -359,8 +364,8 @@ def test_sequences(subject: Subject, data: st.DataObject, skip: bool) -> None:
 def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
     accepted = laws.refusals(subject, prompt, ids, skip_special_tokens=skip)
-    places = data.draw(cuts(accepted))
-    laws.chunk_invariance(subject, prompt, accepted, places, skip_special_tokens=skip)
+    new = partial(laws.stream_of, subject, prompt, skip_special_tokens=skip)
+    decoder_laws.chunk_invariance(new, accepted, data.draw(cuts(accepted)))
 
 
 @windowed
@@ -368,7 +373,8 @@ def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool)
 def test_window_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     ids = laws.refusals(subject, [], draw_text(data, subject, max_size=10))
     place = data.draw(st.integers(0, len(ids)))
-    laws.nothing_lost(subject, ids[:place], bad, ids[place:])
+    new = partial(laws.stream_of, subject)
+    decoder_laws.nothing_lost(new, ids[:place], bad, ids[place:])
 
 
 @windowed
@@ -396,7 +402,8 @@ def test_window_law_6_runs_of_silent_ids(subject: Subject) -> None:
 @windowed
 @given(data=st.data())
 def test_window_law_14_finality(subject: Subject, data: st.DataObject) -> None:
-    laws.finality(subject, laws.refusals(subject, [], draw_text(data, subject)))
+    ids = laws.refusals(subject, [], draw_text(data, subject))
+    decoder_laws.finality(partial(laws.stream_of, subject), ids)
 
 
 @windowed
@@ -429,7 +436,7 @@ def test_most_subjects_have_an_exact_oracle() -> None:
     searching = {
         name for name in ZOO if (rules := subject_named(name).tokenizer.rules) and rules.replaces
     }
-    assert unjudged == {*searching, "mock_bytes", "mock_fallback", "mock_strip_bytes"}
+    assert unjudged == {*searching, "mock_bytes", "mock_fallback"}
 
 
 def test_every_compiled_tokenizer_takes_the_bytes_route(subject: Subject) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, StopMatch
 from streamdec.protocols import BPESuffix
+from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
 from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
@@ -294,17 +295,17 @@ def test_all_laws_as_the_oracle(situation: Situation) -> None:
 @given(situation=situations(), data=st.data())
 def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> None:
     places = data.draw(cuts(situation.ids))
-    laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
+    decoder_laws.chunk_invariance(laws.setup_of(situation).decoder, situation.ids, places)
 
 
 @given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(situation: Situation, max_entries: int) -> None:
-    laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
+    decoder_laws.with_small_caches(laws.setup_of(situation).decoder, situation.ids, max_entries)
 
 
 @given(situation=situations())
 def test_law_0_one_call_for_all_ids(situation: Situation) -> None:
-    laws.at_once(laws.setup_of(situation), situation.ids)
+    laws.at_once(laws.setup_of(situation).decoder, situation.ids)
 
 
 @given(situation=situations())
@@ -314,7 +315,7 @@ def test_law_9_order_of_lists(situation: Situation) -> None:
 
 @given(situation=situations())
 def test_law_14_finality(situation: Situation) -> None:
-    laws.finality(laws.setup_of(situation), situation.ids)
+    decoder_laws.finality(laws.setup_of(situation).decoder, situation.ids)
 
 
 @given(situation=situations(exact_runs=False))
@@ -328,7 +329,7 @@ def test_law_15_bounds(situation: Situation) -> None:
     after=st.lists(st.integers(0, 30), max_size=5),
 )
 def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]) -> None:
-    laws.nothing_lost(laws.setup_of(situation), situation.ids, bad, after)
+    decoder_laws.nothing_lost(laws.setup_of(situation).decoder, situation.ids, bad, after)
 
 
 # --- on any tokenizer -----------------------------------------------------------------------------
@@ -405,8 +406,8 @@ def test_laws_1_3_9_and_11_as_the_oracle_of_its_text(
 @given(data=st.data(), skip=st.booleans())
 def test_law_0_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool) -> None:
     setup, ids = draw_setup(data, subject, skip_special_tokens=skip)
-    laws.chunk_invariance(setup, ids, data.draw(cuts(ids)))
-    laws.at_once(setup, ids)
+    decoder_laws.chunk_invariance(setup.decoder, ids, data.draw(cuts(ids)))
+    laws.at_once(setup.decoder, ids)
 
 
 @given(data=st.data(), skip=st.booleans())
@@ -473,7 +474,7 @@ def test_ids_with_replaced_text_or_windows(
     options = {"clean_up_tokenization_spaces": clean_up}
     setup = laws.Setup(tokenizer, conditions, options=options)
     laws.what_an_id_leaves(setup, ids)
-    laws.chunk_invariance(setup, ids, data.draw(cuts(ids)))
+    decoder_laws.chunk_invariance(setup.decoder, ids, data.draw(cuts(ids)))
 
 
 @given(data=st.data(), skip=st.booleans())

@@ -28,6 +28,7 @@ from streamdec import (
 )
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.integrations.requests import from_sglang
+from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Situation
 from tests.strategies import cuts
@@ -215,23 +216,23 @@ def test_the_result_does_not_depend_on_groups_snapshots_forks_and_resets(
     situation: Situation, data: st.DataObject
 ) -> None:
     places = data.draw(cuts(situation.ids))
-    laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
+    decoder_laws.chunk_invariance(laws.setup_of(situation).decoder, situation.ids, places)
 
 
 @given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_the_result_does_not_depend_on_the_size_of_caches(
     situation: Situation, max_entries: int
 ) -> None:
-    laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
+    decoder_laws.with_small_caches(laws.setup_of(situation).decoder, situation.ids, max_entries)
 
 
 @given(situation=situations(), bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None)))
 def test_the_other_laws(situation: Situation, bad: object) -> None:
     setup, ids = laws.setup_of(situation), situation.ids
-    laws.at_once(setup, ids)
+    laws.at_once(setup.decoder, ids)
     laws.order_of_lists(setup, ids)
-    laws.finality(setup, ids)
-    laws.nothing_lost(setup, ids, bad, [1, 2, 3])
+    decoder_laws.finality(setup.decoder, ids)
+    decoder_laws.nothing_lost(setup.decoder, ids, bad, [1, 2, 3])
 
 
 def dead_ends() -> st.SearchStrategy[str]:
