@@ -121,7 +121,8 @@ def _finality(situation: Situation, _: Case) -> None:
 
 
 def _bounded(situation: Situation, _: Case) -> None:
-    laws.bounded(laws.setup_of(replace(situation, byte_fallback="eager")), situation.ids)
+    endless = laws.endless(replace(situation, byte_fallback="eager"))
+    decoder_laws.does_not_grow(laws.decoder_with_sections(endless), (), situation.ids or [0])
 
 
 def _nothing_lost(situation: Situation, case: Case) -> None:

@@ -151,6 +151,22 @@ def _with_spans(decoder: Any, ids: Sequence[int]) -> list[Any]:
     return [*found, ends(decoder, "")]
 
 
+# --- law 15 ---------------------------------------------------------------------------------------
+
+
+def does_not_grow(new: New, begun: Sequence[int], cycle: Sequence[int]) -> None:
+    """However often ids repeat, the state of a stream that has not ended stays as small."""
+    decoder, sizes = new(), []
+    for token_id in [*begun, *[*cycle] * 120]:
+        decoder.step(token_id)
+        if decoder.finished:
+            return
+        sizes.append(len(json.dumps(decoder.snapshot())))
+    half = len(sizes) // 2
+    digits = 24  # each counter and index may have one digit more
+    assert max(sizes[half:]) <= max(sizes[:half]) + digits
+
+
 # --- laws 14, 16 and 17 ---------------------------------------------------------------------------
 
 

@@ -8,7 +8,6 @@ laws that both keep are in ``tests/decoder_laws.py``.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -67,6 +66,19 @@ def new_tokenizer(situation: Situation) -> MockTokenizer:
 def setup_of(situation: Situation) -> Setup:
     tokenizer = new_tokenizer(situation)
     return Setup(tokenizer, situation.conditions, situation.prompt, situation.options)
+
+
+def endless(situation: Situation) -> Situation:
+    """``situation`` without what would end the stream at an id, at a number or with an error."""
+    names = ("stop", "visible_stop", "include_stop_str_in_output", "ignore_stops_between")
+    more = ("starts_inside", "stop_regex", "max_match_length")
+    conditions = situation.conditions.only(*names, *more)
+    return replace(situation, conditions=conditions, unknown_ids="skip")
+
+
+def decoder_with_sections(situation: Situation) -> New:
+    tokenizer = new_tokenizer(situation)
+    return lambda: decoder_of(situation, tokenizer)
 
 
 def seen(decoder: StopSequenceDecoder, text: str) -> Seen:
@@ -308,40 +320,6 @@ def whole_text(setup: Setup, ids: Sequence[int]) -> str:
     """What a stream gives from its beginning to its end."""
     stream = setup.stream()
     return "".join(stream.step_batch(ids)) + stream.flush()
-
-
-# --- law 6: the full decode -----------------------------------------------------------------------
-
-
-def whole_decode(setup: Setup, ids: Sequence[int]) -> None:
-    """With stops that never match, the chunks joined are the library's own decode."""
-    skip = setup.options.get("skip_special_tokens", True)
-    whole = setup.tokenizer.decode(list(ids), skip_special_tokens=skip)
-    conditions = setup.conditions
-    never = [stop for stop in conditions.stop if stop not in whole]
-    decoder = setup._replace(conditions=replace(conditions, stop=tuple(never))).decoder()
-    chunks = [decoder.step(token_id).text for token_id in ids]
-    assert "".join(chunks) + decoder.flush().text == whole
-    assert decoder.match is None
-    assert (decoder.held, decoder.jailed) == (b"", "")
-
-
-# --- law 15: bounds -------------------------------------------------------------------------------
-
-
-def bounded(setup: Setup, ids: Sequence[int]) -> None:
-    """However often the ids repeat, the state of a stream that has not ended stays as small."""
-    decoder = setup.decoder()
-    sizes = []
-    for _ in range(12):
-        with suppress(TokenIdError):
-            decoder.feed(ids)
-        if decoder.finished:
-            break
-        sizes.append(len(json.dumps(decoder.snapshot())))
-    numbers = 8 * 4  # the counters have more digits
-    longest = max(map(len, setup.conditions.stop), default=0)
-    assert max(sizes, default=0) <= sum(sizes[:1]) + 24 * longest + numbers + 64
 
 
 # --- positions ------------------------------------------------------------------------------------

@@ -318,9 +318,14 @@ def test_law_14_finality(situation: Situation) -> None:
     decoder_laws.finality(laws.setup_of(situation).decoder, situation.ids)
 
 
-@given(situation=situations(exact_runs=False))
-def test_law_15_bounds(situation: Situation) -> None:
-    laws.bounded(laws.setup_of(situation), situation.ids)
+@given(situation=situations(exact_runs=False, sections=True), data=st.data())
+def test_law_15_bounds(situation: Situation, data: st.DataObject) -> None:
+    endless = laws.endless(situation)
+    markers = [each for section in situation.sections for each in section[1:]]
+    often = st.sampled_from([*(each for each in markers if isinstance(each, int)), *endless.ids, 0])
+    cycle = data.draw(st.lists(often, min_size=1, max_size=3))
+    begun = endless.ids[: data.draw(st.integers(0, 8))]
+    decoder_laws.does_not_grow(laws.decoder_with_sections(endless), begun, cycle)
 
 
 @given(
@@ -376,14 +381,6 @@ def draw_setup(
         min_tokens=data.draw(st.sampled_from([0, 0, 1, 3])),
     )
     return setup._replace(conditions=conditions), ids
-
-
-@given(data=st.data(), skip=st.booleans())
-def test_law_6_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
-    options = {"skip_special_tokens": skip, **exact(subject)}
-    setup, ids = draw_setup(data, subject, prompt=False, **options)
-    conditions = replace(setup.conditions, visible_stop=())
-    laws.whole_decode(setup._replace(conditions=conditions), ids)
 
 
 @given(data=st.data(), runs=st.sampled_from(["eager", "exact"]))
