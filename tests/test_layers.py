@@ -105,17 +105,20 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    tree = tree_of(source)
-    guarded = {
-        id(each)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-        for statement in node.body
-        for each in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
+    for node, typing_only in statements_of(tree_of(source)):
         for imported in names_of(node, modules):
-            yield Import(module, imported, id(node) in guarded)
+            yield Import(module, imported, typing_only)
+
+
+def statements_of(node: ast.AST, typing_only: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Each statement in ``node``, and whether it is under ``if TYPE_CHECKING:``."""
+    is_guarded = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+    body: list[ast.stmt] = getattr(node, "body", [])
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            only = typing_only or (is_guarded and child in body)
+            yield child, only
+            yield from statements_of(child, only)
 
 
 def names_of(node: ast.AST, modules: set[str]) -> Iterator[str]:
