@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -209,12 +210,12 @@ def histories_do_not_matter(situation: Situation, others: Sequence[Situation]) -
 def spans_whenever_taken(situation: Situation, cuts: Sequence[int]) -> None:
     """Law 17, for both decoders of a situation."""
     tokenizer = new_tokenizer(situation)
+
+    def new(number: int) -> Any:
+        return decoders_with_spans(situation, tokenizer)[number]
+
     for number in range(2):
-        decoder_laws.spans_whenever_taken(
-            lambda number=number: decoders_with_spans(situation, tokenizer)[number],
-            situation.ids,
-            cuts,
-        )
+        decoder_laws.spans_whenever_taken(partial(new, number), situation.ids, cuts)
 
 
 def chunks_of(decoder: Any, ids: Sequence[int]) -> list[Chunk]:

@@ -190,12 +190,12 @@ def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs:
     name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
     fresh, used = (new_subject(name) for _ in range(2))
     prompt, ids = draw_ids(data, fresh, max_size=4), draw_ids(data, fresh, max_size=12)
-    options = {"skip_special_tokens": skip, "byte_fallback": runs}
+    options: dict[str, Any] = {"skip_special_tokens": skip, "byte_fallback": runs}
     for _ in range(2):
         laws.stream_of(used, **options).step_batch(draw_ids(data, fresh, max_size=12))
     spans = laws.traceable(fresh)
-    streams = [laws.stream_of(each, prompt, spans=spans, **options) for each in (fresh, used)]
-    decoder_laws.the_same_spans_and_states(*streams, ids)
+    first, second = (laws.stream_of(each, prompt, spans=spans, **options) for each in (fresh, used))
+    decoder_laws.the_same_spans_and_states(first, second, ids)
 
 
 @given(data=st.data(), options=OPTIONS)

@@ -121,8 +121,10 @@ class Growing(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
 
-USER = {"conditions": StopConditions("\nUser:")}
-MARKERS = {"sections": {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}}
+USER: dict[str, Any] = {"conditions": StopConditions("\nUser:")}
+MARKERS: dict[str, Any] = {
+    "sections": {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}
+}
 GROWING: dict[str, Growing] = {
     "text": Growing([A, AB, A]),
     "whole characters": Growing([LEAD, MIDDLE, LAST]),

@@ -344,31 +344,39 @@ def test_a_deep_or_huge_value_is_rejected(field: str) -> None:
 
 ENTRIES = "expected ids, numbers of tokens and null"
 END = "the ids since the clean point do not lead to"
-WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+Rows = list[tuple[dict[str, Any], str]]
+
+
+def each(name: str, *values: Any, says: str = "") -> Rows:
+    """A change of one field to each of ``values``, and a part of the message."""
+    return [({name: value}, says) for value in values]
+
+
+WRONG: dict[str, Rows] = {
     "inside a character": [
-        *(({"num_prompt_tokens": value}, "") for value in ("1", -1, 1.0, True, None, 2**62)),
-        *(({"unknown_tokens": value}, "") for value in (None, 4, -1)),
-        *(({"counts": value}, "") for value in ([1, 1], [1, 1, True], 1, None, [-1, 1, 1])),
+        *each("num_prompt_tokens", "1", -1, 1.0, True, None, 2**62),
+        *each("unknown_tokens", None, 4, -1),
+        *each("counts", [1, 1], [1, 1, True], 1, None, [-1, 1, 1]),
         ({"counts": [1.0, 1, 1]}, "expected numbers from 0 to"),
         ({"counts": [MOST_COUNTED, 1, 1]}, "expected numbers from 0 to"),
         *(({"since": [value]}, ENTRIES) for value in (True, "2", 2.0, 2**32, [2], -MOST_COUNTED)),
-        *(({"since": value}, "") for value in (2, None, {"2": 1}, [1 - MOST_COUNTED])),
+        *each("since", 2, None, {"2": 1}, [1 - MOST_COUNTED]),
         ({"since": [2] * (MOST_ENTRIES + 1)}, "entries since the clean point"),
-        *(({"offsets": value}, "") for value in ([0], [1, 0], [0, 4], [-3, 0], [0.0, 1], None)),
-        *(({"start": value}, "") for value in (3, [0], [None, 0, 0, ["a"]], [[None, "zz"]])),
-        *(({"clean": value}, "") for value in (3, [0], [None, 1], [[None, "41"]])),
-        *(({"care": value}, "") for value in ([0], [0, 2], [-4, 0], 1, [None, None])),
-        *(({"end": value}, "") for value in (1, [], ["length"], "ended", True, {})),
+        *each("offsets", [0], [1, 0], [0, 4], [-3, 0], [0.0, 1], None),
+        *each("start", 3, [0], [None, 0, 0, ["a"]], [[None, "zz"]]),
+        *each("clean", 3, [0], [None, 1], [[None, "41"]]),
+        *each("care", [0], [0, 2], [-4, 0], 1, [None, None]),
+        *each("end", 1, [], ["length"], "ended", True, {}),
         ({"match": [False, 0, 0, 0, 0, 0, 0]}, ""),
-        *(({"spans": value}, "") for value in ([], {"at": None}, [0], [-1, []])),
-        *(({"options": value}, "") for value in ({"skip_special_tokens": 1}, {"x": 1}, None, [1])),
-        *(({"conditions": value}, "") for value in ({"stop": [""]}, [], 3)),
-        *(({"sections": value}, "") for value in ([["r", "a", "a"]], [["r", "a"]], 3, {"r": 1})),
+        *each("spans", [], {"at": None}, [0], [-1, []]),
+        *each("options", {"skip_special_tokens": 1}, {"x": 1}, None, [1]),
+        *each("conditions", {"stop": [""]}, [], 3),
+        *each("sections", [["r", "a", "a"]], [["r", "a"]], 3, {"r": 1}),
         ({"route": "window"}, ""),
         ({"another": 0}, "unexpected fields"),
     ],
     "jailed": [
-        *(({"clean": value}, "from 0 to 0") for value in ([None, 1], [None, 0, 1], [None, True])),
+        *each("clean", [None, 1], [None, 0, 1], [None, True], says="from 0 to 0"),
         *(
             ({"clean": [None, 0, 0, value]}, "only patterns have a context")
             for value in (["a"], "a")
@@ -391,6 +399,9 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"offsets": [-3, 0]}, "numbers from -2 to 1"),
         ({"offsets": [-2, -1]}, "offsets"),
     ],
+    "leading strip": [
+        *(({"clean": [[[None, 1, value], ""]]}, "stripped") for value in ("41", "c3a9")),
+    ],
     "a pattern": [
         *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b", "c"], ["ab"])),
         ({"clean": [None, 0, 0, [1]]}, "a letter or an empty string"),
@@ -406,7 +417,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"since": [-9]}, "the limit"),
     ],
     "ended by a string": [
-        *(({"end": value}, END) for value in ("stopped", "length", None, ["stop"])),
+        *each("end", "stopped", "length", None, ["stop"], says=END),
         ({"since": [BEGUN, REST, 0]}, "the ids since the clean point"),
     ],
     "ended by an id": [({"end": "length"}, END)],

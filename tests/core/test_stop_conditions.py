@@ -51,7 +51,9 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
 # --- what is rejected, and the messages
 
 
-STRINGS = [
+Rows = list[tuple[Any, type[Exception], str]]
+"""Values of a condition, the class of the error, and what its message says."""
+STRINGS: Rows = [
     ("", ValueError, ": an empty stop would match everywhere; leave it out$"),
     (["a", ""], ValueError, ": an empty stop would match everywhere; leave it out$"),
     (
@@ -66,7 +68,7 @@ STRINGS = [
     ([None], TypeError, " must be a string or a list of strings, not None$"),
     ({"a": 1}, TypeError, r" must be a string or a list of strings, not \{'a': 1\}$"),
 ]
-IDS = [
+IDS: Rows = [
     (-1, TokenIdError, " is out of range: -1; a token id is an integer from 0 to"),
     ([3, 2**32], TokenIdError, " is out of range: 4294967296"),
     (True, TokenIdError, " is a bool: True"),
@@ -78,7 +80,7 @@ IDS = [
     ([None], TokenIdError, " is of type NoneType: None"),
     (np.array([[3]]), TokenIdError, r" is of type list: \[3\]"),
 ]
-COUNTS = [
+COUNTS: Rows = [
     (True, ValueError, " must be an integer, not True"),
     (np.True_, TypeError, " must be an integer, not "),
     (1.0, TypeError, r" must be an integer, not 1\.0"),
@@ -86,12 +88,12 @@ COUNTS = [
     (np.array([1]), TypeError, " must be an integer, not array"),
     (-1, ValueError, " must be at least [01], not -1"),
 ]
-FLAGS = [
+FLAGS: Rows = [
     (1, TypeError, " must be True or False, not 1$"),
     (None, TypeError, " must be True or False, not None$"),
 ]
 PAIRS = "pairs of an opening"
-SECTIONS = [
+SECTIONS: Rows = [
     ("<think>", TypeError, ".*such as .'<think>', '</think>'., got"),
     (["<a>", "b", "c"], TypeError, f".*{PAIRS}"),
     ([("a", "b", "c")], TypeError, f".*{PAIRS}"),
@@ -104,7 +106,7 @@ SECTIONS = [
     (("a", "a"), ValueError, ".*the opening and the closing marker"),
     ([("a", "b"), ("a", "c")], ValueError, ".*'a' opens two sections"),
 ]
-WRONG: list[tuple[tuple[str, ...], list[tuple[Any, type[Exception], str]]]] = [
+WRONG: list[tuple[tuple[str, ...], Rows]] = [
     (("stop", "visible_stop"), STRINGS),
     (("stop_token_ids", "visible_stop_token_ids", "eos_token_ids"), IDS),
     (("min_tokens", "max_tokens"), COUNTS),
