@@ -250,6 +250,12 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ("index is negative", opened(index=-1), ValueError, "index must be an integer of at least 0"),
     ("chunk_by", opened(chunk_by="word"), ValueError, "chunk_by must be 'output' or 'token', not"),
     ("finish_reason", opened(finish_reason="eos"), ValueError, "finish_reason must be one of"),
+    (
+        "the reason of a flush",
+        lambda: StopSequenceDecoder(TOKENIZER).flush("eos"),
+        ValueError,
+        "finish_reason must be one of",
+    ),
     ("byte_fallback", opened(byte_fallback="lazy"), ValueError, "byte_fallback"),
     ("unknown_ids", opened(unknown_ids="ignore"), ValueError, "unknown_ids"),
     (
