@@ -1442,28 +1442,17 @@ def difference_of(case: Case) -> Difference | None:
 def shown(case: Case, difference: Difference) -> str:
     """A case for a reader, with only what differs from the default."""
     situation, plan = case
-    used = sorted({each for each in situation.prompt + situation.operations if each >= 0})
-    lines = []
-    for each in fields(situation):
-        value = getattr(situation, each.name)
-        if each.name == "tokens":
-            table = {i: value[i] for i in used if i < len(value)}
-            lines.append(f"tokens in use: {table} of {len(value)}")
-        elif each.name == "conditions":
-            lines += [
-                f"{part.name}={getattr(value, part.name)!r}"
-                for part in fields(value)
-                if getattr(value, part.name) != part.default
-            ]
-        elif value != each.default:
-            lines.append(f"{each.name}={value!r}")
-    lines += [
-        f"{each.name}={getattr(plan, each.name)!r}"
-        for each in fields(plan)
-        if getattr(plan, each.name) is not None
+    lines = [
+        f"{each.name}={value!r}"
+        for whole in (situation, situation.conditions, plan)
+        for each in fields(whole)
+        if (value := getattr(whole, each.name)) != each.default and each.name != "conditions"
     ]
-    lines += [difference.where, f"  streamdec: {difference.ours}"]
-    lines.append(f"  laws:      {difference.laws}")
+    lines += [
+        difference.where,
+        f"  streamdec: {difference.ours}",
+        f"  laws:      {difference.laws}",
+    ]
     return "\n".join(lines)
 
 
