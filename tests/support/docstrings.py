@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tests.support.public_api import public_names
@@ -177,14 +176,13 @@ def _attribute_docstrings(path: str) -> dict[str, str]:
 
 # --- what is raised -------------------------------------------------------------------------------
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def raised_by(member: Member) -> set[str]:
     """The exceptions that ``raise`` statements of a function name, and of its private helpers.
 
-    Those of other modules are not followed, so there may be more; those that are caught again, or
-    that a ``with`` may make others of, are left out. Of a class it is what making one raises.
+    Those of other modules are not followed, so there may be more. Left out is what is raised in a
+    ``try``, which may catch it, and in a ``with``, which may make another of it. Of a class it is
+    what making one raises.
     """
     value = _function_of(member.value)
     if inspect.isclass(value):
@@ -192,111 +190,62 @@ def raised_by(member: Member) -> set[str]:
         for name in ("__new__", "__init__", "__post_init__"):
             owner = next((base for base in value.__mro__ if name in base.__dict__), object)
             if owner.__module__.startswith("streamdec"):
-                found |= _Reader(owner.__module__).raised(owner.__qualname__, name)
+                found |= _raised(owner.__module__, owner.__qualname__, name, set())
         return found
     if member.is_property:
         value = getattr(value, "fget", getattr(value, "func", None))
     else:
         value = inspect.unwrap(value)
     class_name = "" if member.owner is None else member.owner.__qualname__
-    return _Reader(value.__module__).raised(class_name, value.__name__)
+    return _raised(value.__module__, class_name, value.__name__, set())
 
 
-class _Reader:
-    """Reads the functions of one module."""
-
-    def __init__(self, module: str) -> None:
-        loaded: Any = importlib.import_module(module)
-        self._names = vars(loaded)
-        self._functions = _functions_of(module)
-        self._seen: set[tuple[str, str]] = set()
-
-    def raised(self, class_name: str, name: str) -> set[str]:
-        key = class_name, name
-        function = self._functions.get(key)
-        if function is None or key in self._seen:
-            return set()
-        self._seen.add(key)
-        return set(self._in(function.body, class_name, ()))
-
-    def _in(self, nodes: list[Any], class_name: str, caught: tuple[type, ...]) -> Iterator[str]:
-        for node in nodes:
-            if isinstance(node, (*_DOCUMENTED, ast.Lambda)) or _may_catch(node):
-                continue
-            if isinstance(node, ast.Try):
-                handled = tuple(kind for each in node.handlers for kind in self._kinds(each.type))
-                yield from self._in(node.body, class_name, (*caught, *handled))
-                rest = [*node.orelse, *node.finalbody, *node.handlers]
-                yield from self._in(rest, class_name, caught)
-                continue
-            if isinstance(node, ast.Raise) and node.exc is not None:
-                called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-                for kind in self._kinds(called):
-                    if not issubclass(kind, caught):
-                        yield kind.__name__
-            if isinstance(node, ast.Call):
-                for name in self.raised(*self._called(node.func, class_name)):
-                    if not issubclass(self._kind(name), caught):
-                        yield name
-            yield from self._in(list(ast.iter_child_nodes(node)), class_name, caught)
-
-    def _called(self, function: ast.expr, class_name: str) -> tuple[str, str]:
-        """The class and the name of a private function of this module; or of none."""
-        if isinstance(function, ast.Name) and function.id.startswith("_"):
-            return "", function.id
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr.startswith("_")
-            and isinstance(function.value, ast.Name)
-            and function.value.id in ("self", "cls")
-        ):
-            return class_name, function.attr
-        return "", ""
-
-    def _kinds(self, node: ast.expr | None) -> Iterator[type]:
-        if node is None:
-            yield BaseException
-        elif isinstance(node, ast.Tuple):
-            for each in node.elts:
-                yield from self._kinds(each)
-        elif isinstance(node, ast.Name):
-            named = self._names.get(node.id, getattr(builtins, node.id, None))
-            for kind in named if isinstance(named, tuple) else (named,):
-                is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
-                if is_error and kind is not NotImplementedError:  # a base class leaves it to others
-                    yield kind
-
-    def _kind(self, name: str) -> type:
-        kind: type = self._names.get(name) or getattr(builtins, name)
-        return kind
-
-
-def _may_catch(node: ast.AST) -> bool:
-    """Whether it is a ``with`` that may make others of exceptions: any but that of a lock."""
-    if not isinstance(node, ast.With):
-        return False
-    return any("lock" not in ast.unparse(item.context_expr) for item in node.items)
-
-
-@cache
-def _functions_of(module: str) -> dict[tuple[str, str], _Function]:
-    """The functions of a module by the names of class and function."""
-    loaded = importlib.import_module(module)
-    tree = ast.parse(Path(_file_of(loaded)).read_text("utf-8"))
-    found: dict[tuple[str, str], _Function] = {}
-    for node in tree.body:
-        if isinstance(node, _Function):
-            found["", node.name] = node
-        elif isinstance(node, ast.ClassDef):
-            found |= {
-                (node.name, each.name): each for each in node.body if isinstance(each, _Function)
-            }
+def _raised(module: str, class_name: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
+    function = _functions_of(module).get((class_name, name))
+    if function is None or (class_name, name) in seen:
+        return set()
+    seen.add((class_name, name))
+    every = [*ast.walk(function)]
+    guarded = {
+        id(inner)
+        for node in every
+        if isinstance(node, ast.Try)
+        or (isinstance(node, ast.With) and "lock" not in ast.unparse(node.items[0]))
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    found: set[str] = set()
+    for node in every:
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            kind = _named(module, getattr(called, "id", ""))
+            is_error = inspect.isclass(kind) and issubclass(kind, BaseException)
+            if is_error and kind is not NotImplementedError:  # a base class leaves it to others
+                found.add(kind.__name__)
+        elif isinstance(node, ast.Call):
+            owner, _, last = ast.unparse(node.func).rpartition(".")
+            if last.startswith("_") and owner in ("", "self", "cls"):
+                found |= _raised(module, class_name if owner else "", last, seen)
     return found
 
 
-def _file_of(module: ModuleType) -> str:
-    assert module.__file__ is not None
-    return module.__file__
+def _named(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name, getattr(builtins, name, None))
+
+
+@cache
+def _functions_of(module: str) -> dict[tuple[str, str], ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of a module by the names of class and function."""
+    tree = ast.parse(Path(str(importlib.import_module(module).__file__)).read_text("utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        (getattr(owner, "name", ""), node.name): node
+        for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))
+        for node in owner.body
+        if isinstance(node, kinds)
+    }
 
 
 # --- their texts ----------------------------------------------------------------------------------
