@@ -136,28 +136,6 @@ def test_a_blank_that_separates_two_tokens_is_remembered(
     assert len(after) == len(expected) - 1
 
 
-def widest(ids: Sequence[int]) -> int:
-    decode = Recording()
-    run(decode, ids)
-    return max(decode.sizes, default=0)
-
-
-QUADRATIC_ELSEWHERE = [[token_id] * 1000 for token_id in (TRAIL, EMPTY, UNKNOWN, LEAD, 9)]
-
-
-@pytest.mark.parametrize("ids", QUADRATIC_ELSEWHERE)
-def test_runs_without_a_complete_character_decode_a_bounded_number_of_ids(ids: list[int]) -> None:
-    decode = Recording()
-    window = window_over(decode)
-    memory = window.prime(())
-    for token_id in ids:
-        decode.sizes.clear()
-        _, memory = window.step(memory, token_id)
-        assert sum(decode.sizes) <= 2 * MAX_WINDOW**2
-        assert len(memory.given) <= 3 * MAX_WINDOW
-    assert widest(ids) <= MAX_WINDOW
-
-
 INSIDE = 6
 """Begins inside a character, so that no context may begin with it."""
 

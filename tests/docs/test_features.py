@@ -32,7 +32,7 @@ PROOF: dict[str, tuple[str, ...]] = {
     ),
     "Bounded memory for each stream": (
         "tests/core/test_decode_stream.py::test_a_live_stream_takes_at_most_512_bytes_at_any_length",
-        "tests/core/test_stop_set.py::test_stored_texts_are_bounded_and_the_text_stays_right",
+        "tests/core/test_stop_set.py::test_stored_texts_are_bounded",
     ),
     "Stop strings": ("tests/test_stop_laws.py::test_all_laws_as_the_oracle",),
     "Stop regexes": ("tests/test_stop_patterns.py::test_as_the_oracle",),
@@ -64,7 +64,7 @@ PROOF: dict[str, tuple[str, ...]] = {
         "tests/streams/test_token_queue.py::test_put_waits_for_room_until_its_timeout",
     ),
     "The position of each token in the text": ("tests/test_laws.py::test_law_17_spans",),
-    "A stream can be forked": ("tests/core/test_decode_stream.py::test_a_fork_is_independent",),
+    "A stream can be forked": ("tests/core/test_decode_stream.py::test_a_copy_is_independent",),
     "A stream can be saved as JSON and continued elsewhere": (
         "tests/test_stop_model.py::test_decoder_does_what_the_model_says",
     ),
