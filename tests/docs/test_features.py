@@ -14,7 +14,7 @@ PAGE = Page("docs/reference/features.md")
 PROOF: dict[str, tuple[str, ...]] = {
     "An incomplete character is held": ("tests/test_laws.py::test_law_1_emission",),
     "A genuine U+FFFD is output at once": (
-        "tests/core/test_utf8.py::test_decode_withholds_exactly_what_may_become_a_character",
+        "tests/core/test_utf8.py::test_all_that_cannot_become_a_character_is_decoded_with_its_bytes",
     ),
     "The prompt may end inside a character": ("tests/test_laws.py::test_law_4_prompt",),
     "The prompt is never output": ("tests/test_laws.py::test_window_laws_4_and_6",),
