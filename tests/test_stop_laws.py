@@ -92,6 +92,11 @@ def pattern(source: str, most: int | None = None) -> dict[str, Any]:
 
 ROWS = [
     Row(
+        "the earliest completion wins, not the earliest start",
+        [b"xabcdy"], ["xa"], "stop", (2, 4, 2, 4, 0, 0), "bc",
+        stops={"stop": ("abcd", "bc")},
+    ),
+    Row(
         "the longest wins even if it is visible and ends in a hidden one",
         [b"a<E", b"NDx"], ["a<", "END"], "stop", (1, 5, 1, 5, 1, 0), "<END", visible=True,
         stops={"stop": ("END",), "visible_stop": ("<END",)},
@@ -110,6 +115,21 @@ ROWS = [
         "aa in aaa: the match at the second letter is ignored, the one at the third counts",
         [b"a"], ["", "a", ""], "stop", (1, 3, 1, 3, 2, 1), "aa", ids=[0, 0, 0],
         stops={"stop": ("aa",), "min_tokens": 2},
+    ),
+    Row(
+        "an ignored stop id's text may be a stop later on",
+        [b"a", b"b", b"c"], ["a", "", ""], "stop", (1, 3, 1, 3, 2, 1), "bc",
+        stops={"stop_token_ids": (1,), "stop": ("bc",), "min_tokens": 2},
+    ),
+    Row(
+        "stop beats length on the same token",
+        [b"a", b"b", b"c"], ["a", ""], "stop", (1, 2, 1, 2, 1, 1), "b",
+        stops={"stop": ("b",), "max_tokens": 2},
+    ),
+    Row(
+        "the limit's release completes a stop",
+        [b"xa", b"\xe4\xbd", b"c"], ["x", ""], "stop", (1, 3, 1, 5, 1, 0), "a\ufffd",
+        stops={"stop": ("a\ufffd",), "max_tokens": 2},
     ),
     Row(
         "a release completes as the last token does: min_tokens ignores it",
@@ -147,6 +167,11 @@ ROWS = [
         stops={"stop": ("你!",)},
     ),
     Row(
+        "a stop does not begin in the prompt",
+        [b"SER: hi"], ["SER: hi"], flush="", prompt=[b"U"],
+        stops={"stop": ("USER:",)},
+    ),
+    Row(
         "a flush without tokens gives the prompt's tail, which may be a stop",
         [], [], "stop", (0, 1, 0, 3, None, 0), "\ufffd", flush="", prompt=[b"\xe4"],
         stops={"stop": ("\ufffd",)},
@@ -162,6 +187,11 @@ ROWS = [
         decoder="byte_fallback", options={"byte_fallback": "exact"}, stops={"stop": ("你",)},
     ),
     Row(
+        "a stop string that is a skipped special is its id as well",
+        [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=(1,),
+        stops={"stop": ("</s>",)},
+    ),
+    Row(
         "a hidden stop string that is a skipped special beats the same id made visible",
         [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=(1,),
         stops={"stop": ("</s>",), "visible_stop_token_ids": (1,)},
@@ -170,6 +200,16 @@ ROWS = [
         "enabled after an id: neither before it nor in it",
         [b"x", b"x", b"yx"], ["x", "x", "y"], "stop", (3, 4, 3, 4, 2, 2), "x",
         stops={"stop": ("x",), **gate(NEVER, 1)},
+    ),
+    Row(
+        "enabled after a text, in the same token",
+        [b"\n\n</think>ok\n\nno"], ["\n\n</think>ok"], "stop", (12, 14, 12, 14, 0, 0), "\n\n",
+        stops={"stop": ("\n\n",), **gate(NEVER, "</think>")},
+    ),
+    Row(
+        "a stop does not begin in the marker",
+        [b"ab", b"cbc"], ["ab", "c"], "stop", (3, 5, 3, 5, 1, 1), "bc",
+        stops={"stop": ("bc",), **gate(NEVER, "ab")},
     ),
     Row(
         "a character that the marker interrupts does not count",
@@ -195,6 +235,11 @@ ROWS = [
         },
     ),
     Row(
+        "the longest match that ends at one code point is the stop",
+        [b"-aa", b"ab"], ["-", ""], "stop", (1, 5, 1, 5, 1, 0), "a*b",
+        stops=pattern("a*b", 8),
+    ),
+    Row(
         "a match has at most max_match_length code points; what cannot be part of one is output",
         [b"-aa", b"ab"], ["-a", "a"], "stop", (3, 5, 3, 5, 1, 1), "a*b",
         stops=pattern("a*b", 2),
@@ -203,6 +248,16 @@ ROWS = [
         "a boundary within a pattern waits for the next character",
         [b"aba", b"b", b"-aba", b"-"], ["", "ab", "ab-", ""], "stop", (5, 9, 5, 9, 3, 2),
         r"aba\b-", stops=pattern(r"aba\b-"),
+    ),
+    Row(
+        "a hidden pattern beats a visible string",
+        [b"-aab"], ["-"], "stop", (1, 4, 1, 4, 0, 0), "a.b",
+        stops={**pattern("a.b"), "visible_stop": ("aab",)},
+    ),
+    Row(
+        "^ is where a section ended",
+        [b"ab", b"<go>a", b"b"], ["ab", "<go>", ""], "stop", (6, 8, 6, 8, 2, 1), "^ab",
+        stops={**pattern("^ab"), **gate(NEVER, "<go>")},
     ),
     Row(
         "a look-behind sees the text before the gate opened",
