@@ -378,9 +378,9 @@ def bad_ids_are_refused(subject: Subject, before: Sequence[int]) -> None:
     stream.step_batch(before)
     seen = json.dumps(stream.snapshot())
     for bad in BAD_IDS:
-        for tried in (stream, stream.fork()):
+        for tried, as_list in ((stream, False), (stream.fork(), True)):
             with pytest.raises(TokenIdError) as raised:
-                tried.step(bad)
+                tried.feed([bad]) if as_list else tried.step(bad)
             assert raised.value.token_id is bad
             assert raised.value.index == len(before)
             assert json.dumps(tried.snapshot()) == seen

@@ -240,9 +240,10 @@ def _functions_of(module: str) -> dict[tuple[str, str], ast.FunctionDef | ast.As
     """The functions of a module by the names of class and function."""
     tree = ast.parse(Path(str(importlib.import_module(module).__file__)).read_text("utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    owners: list[Any] = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
     return {
         (getattr(owner, "name", ""), node.name): node
-        for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))
+        for owner in owners
         for node in owner.body
         if isinstance(node, kinds)
     }
