@@ -17,7 +17,7 @@ from typing import Any
 from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from tests import laws
+from tests import decoder_laws, laws
 from tests.strategies import Subject, exact
 from tests.test_laws import FALLBACK_TOKENS, TOKENS, subject_named
 
@@ -74,11 +74,13 @@ def _exactly(subject: Subject, case: Case) -> dict[str, Any]:
 
 def _chunk_invariance(subject: Subject, case: Case) -> None:
     prompt, ids = case.ids("prompt", 8), case.ids("ids")
-    laws.chunk_invariance(subject, prompt, ids, case.cuts("cuts", len(ids)), **_options(case))
+    new = partial(laws.stream_of, subject, prompt, **_options(case))
+    decoder_laws.chunk_invariance(new, ids, case.cuts("cuts", len(ids)))
 
 
 def _small_caches(subject: Subject, case: Case) -> None:
-    laws.with_small_caches(subject, case.ids("ids"), case.number("number", 7, 1))
+    new = partial(laws.stream_of, subject)
+    decoder_laws.with_small_caches(new, case.ids("ids"), case.number("number", 7, 1))
 
 
 def _emission(subject: Subject, case: Case) -> None:
@@ -119,7 +121,7 @@ def _skipped_specials(subject: Subject, case: Case) -> None:
 
 
 def _finality(subject: Subject, case: Case) -> None:
-    laws.finality(subject, case.ids("ids"))
+    decoder_laws.finality(partial(laws.stream_of, subject), case.ids("ids"))
 
 
 def _bounded(subject: Subject, case: Case) -> None:
@@ -128,7 +130,8 @@ def _bounded(subject: Subject, case: Case) -> None:
 
 def _nothing_lost(subject: Subject, case: Case) -> None:
     bad = laws.BAD_IDS[case.number("number", len(laws.BAD_IDS) - 1)]
-    laws.nothing_lost(subject, case.ids("prompt", 10), bad, case.ids("ids", 5))
+    new = partial(laws.stream_of, subject)
+    decoder_laws.nothing_lost(new, case.ids("prompt", 10), bad, case.ids("ids", 5))
 
 
 def _unknown_ids(subject: Subject, case: Case) -> None:

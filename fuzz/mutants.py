@@ -19,7 +19,7 @@ from fuzz.random_mutants import ROOT, copied, first_failure
 CORE_TESTS = ("tests/core",)
 LAWS = ("tests/test_laws.py",)
 STOP_LAWS = ("tests/test_stop_laws.py",)
-PATTERN_LAWS = ("tests/test_stop_patterns.py",)
+PATTERN_LAWS = ("tests/core/patterns", "tests/test_stop_laws.py", "tests/test_stop_patterns.py")
 SECTION_LAWS = ("tests/test_stop_model.py",)
 
 

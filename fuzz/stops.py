@@ -17,6 +17,7 @@ from fuzz.cases import Case, shown, written
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
 from streamdec import StopConditions
+from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_laws import Setup
 from tests.stop_model import Conditions, Situation
@@ -99,15 +100,16 @@ def _as_the_oracle(situation: Situation, _: Case) -> None:
 
 def _chunk_invariance(situation: Situation, case: Case) -> None:
     cuts = case.cuts("cuts", len(situation.ids))
-    laws.chunk_invariance(laws.setup_of(situation), situation.ids, cuts)
+    decoder_laws.chunk_invariance(laws.setup_of(situation).decoder, situation.ids, cuts)
 
 
 def _small_caches(situation: Situation, case: Case) -> None:
-    laws.with_small_caches(laws.setup_of(situation), situation.ids, case.number("number", 7, 1))
+    new, most = laws.setup_of(situation).decoder, case.number("number", 7, 1)
+    decoder_laws.with_small_caches(new, situation.ids, most)
 
 
 def _at_once(situation: Situation, _: Case) -> None:
-    laws.at_once(laws.setup_of(situation), situation.ids)
+    laws.at_once(laws.setup_of(situation).decoder, situation.ids)
 
 
 def _order_of_lists(situation: Situation, _: Case) -> None:
@@ -115,16 +117,18 @@ def _order_of_lists(situation: Situation, _: Case) -> None:
 
 
 def _finality(situation: Situation, _: Case) -> None:
-    laws.finality(laws.setup_of(situation), situation.ids)
+    decoder_laws.finality(laws.setup_of(situation).decoder, situation.ids)
 
 
 def _bounded(situation: Situation, _: Case) -> None:
-    laws.bounded(laws.setup_of(replace(situation, byte_fallback="eager")), situation.ids)
+    endless = laws.endless(replace(situation, byte_fallback="eager"))
+    decoder_laws.does_not_grow(laws.decoder_with_sections(endless), (), situation.ids or [0])
 
 
 def _nothing_lost(situation: Situation, case: Case) -> None:
     bad = BAD_IDS[case.number("number", len(BAD_IDS) - 1)]
-    laws.nothing_lost(laws.setup_of(situation), situation.ids, bad, case.ids("after", 5))
+    new, after = laws.setup_of(situation).decoder, case.ids("after", 5)
+    decoder_laws.nothing_lost(new, situation.ids, bad, after)
 
 
 def _what_an_engine_may_keep(situation: Situation, _: Case) -> None:
@@ -142,7 +146,8 @@ def _any_tokenizer(situation: Situation, case: Case) -> None:
     conditions = situation.conditions.only("stop", "visible_stop")
     setup = Setup(tokenizer, conditions, situation.prompt, {"skip_special_tokens": False})
     laws.as_the_oracle_of_its_text(setup, situation.ids)
-    laws.chunk_invariance(setup, situation.ids, case.cuts("cuts", len(situation.ids)))
+    cuts = case.cuts("cuts", len(situation.ids))
+    decoder_laws.chunk_invariance(setup.decoder, situation.ids, cuts)
 
 
 def _hostile_conditions(_: Situation, case: Case) -> None:

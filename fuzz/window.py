@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fuzz.cases import Case, shown, written
 from fuzz.decoders import CUT, Law, law_of, some_ids
 from fuzz.edits import json_edit
 from fuzz.harness import Target, main
-from tests import laws
+from tests import decoder_laws, laws
 from tests.strategies import Subject
 from tests.test_laws import WINDOWED, subject_named
 
@@ -31,13 +32,15 @@ def _refusals_and_invariance(subject: Subject, case: Case) -> None:
     prompt = case.ids("prompt", 8)
     accepted = laws.refusals(subject, prompt, case.ids("ids"), **_skip(case))
     cuts = case.cuts("cuts", len(accepted))
-    laws.chunk_invariance(subject, prompt, accepted, cuts, **_skip(case))
+    new = partial(laws.stream_of, subject, prompt, **_skip(case))
+    decoder_laws.chunk_invariance(new, accepted, cuts)
 
 
 def _nothing_lost(subject: Subject, case: Case) -> None:
     ids = laws.refusals(subject, [], _text(subject, case, "text", skip=True))
     place, bad = case.number("number", len(ids)), case.number("bad", len(laws.BAD_IDS) - 1)
-    laws.nothing_lost(subject, ids[:place], laws.BAD_IDS[bad], ids[place:])
+    new = partial(laws.stream_of, subject)
+    decoder_laws.nothing_lost(new, ids[:place], laws.BAD_IDS[bad], ids[place:])
 
 
 def _window_continues(subject: Subject, case: Case) -> None:
@@ -48,7 +51,8 @@ def _window_continues(subject: Subject, case: Case) -> None:
 
 
 def _finality(subject: Subject, case: Case) -> None:
-    laws.finality(subject, laws.refusals(subject, [], _text(subject, case, "text", skip=True)))
+    ids = laws.refusals(subject, [], _text(subject, case, "text", skip=True))
+    decoder_laws.finality(partial(laws.stream_of, subject), ids)
 
 
 def _bounded_window(subject: Subject, case: Case) -> None:

@@ -4,5 +4,6 @@ import pytest
 
 # With this, a law that fails shows the two values that it compared.
 pytest.register_assert_rewrite(
-    "tests.laws", "tests.stop_laws", "tests.stop_model", "tests.streams.laws"
+    *("tests.laws", "tests.decoder_laws", "tests.stop_laws", "tests.stop_model"),
+    "tests.streams.laws",
 )

@@ -9,15 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 REPLACEMENT = "\ufffd"
-
-
-class Oracle(Protocol):
-    """The members of a tokenizer that the laws use."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,7 @@ import multiprocessing
 import random
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Protocol, cast
@@ -36,16 +37,18 @@ from streamdec import (
     StopConditions,
     StopMatch,
     StopSequenceDecoder,
+    StreamdecWarning,
     TokenIdError,
 )
 from streamdec.errors import EncodeError
 from streamdec.protocols import Tokenizer
+from tests import reference
+from tests.reference import REPLACEMENT
 
 RELEASE = -1
 """The operation ``release``; every other operation is a token id."""
 PROMPT = -1
 """The token index of the prompt's bytes."""
-REPLACEMENT = "\ufffd"
 
 
 # --- patterns -------------------------------------------------------------------------------------
@@ -72,36 +75,32 @@ class Regex(Protocol):
         ...
 
 
-# A node of a pattern: ("set", characters, negated), ("then", a, b), ("or", a, b), ("star", a),
-# EMPTY (the empty text) or NEVER (no text).
-Node = tuple[Any, ...]
-EMPTY: Node = ("empty",)
-NEVER: Node = ("never",)
 GUARDS = ("", "^", "(?<=a)", "(?<!a)", r"\b")
+CHARACTERS = ("a", "b", ".", "é", "中", "😀", REPLACEMENT)
+ALPHABET, OTHER = frozenset((*CHARACTERS, "#")), "?"
+"""The letters of tables, and one for all others, such as that of the bytes of two tokens."""
+REPEATS = 4
+"""How often ``+`` repeats in the words of a pattern; ``max_match_length`` is then at most that."""
 
 
 class Pattern(NamedTuple):
-    """A Regex of which the model knows the structure: the condition at its start, and the rest."""
+    """A Regex of which the model knows the condition at its start, and all texts that match."""
 
     source: str
     guard: str
-    node: Node
+    words: frozenset[str]
+    is_endless: bool
+    """Whether there are longer matches than ``words``."""
+
+    def __repr__(self) -> str:
+        return repr(self.source)
 
     def matches(self, text: str, start: int, opened: tuple[int, ...]) -> bool:
-        return may_be_empty(self.rest_of(text, start, opened))
+        return known(text[start:]) in self.words and self.guard_holds(text, start, opened)
 
     def may_match(self, text: str, start: int, opened: tuple[int, ...], longest: float) -> bool:
-        needed = len(text) - start + shortest_more(self.rest_of(text, start, opened))
-        return needed < float("inf") and needed <= longest
-
-    def rest_of(self, text: str, start: int, opened: tuple[int, ...]) -> Node:
-        """What a match that begins at ``start`` still needs after ``text``."""
-        if not self.guard_holds(text, start, opened):
-            return NEVER
-        node = self.node
-        for character in text[start:]:
-            node = after_character(node, character)
-        return node
+        size = beginnings(self.words).get(known(text[start:]), float("inf"))
+        return size <= longest and size < float("inf") and self.guard_holds(text, start, opened)
 
     def guard_holds(self, text: str, start: int, opened: tuple[int, ...]) -> bool:
         before = text[:start][-1:]
@@ -117,93 +116,19 @@ class Pattern(NamedTuple):
         return True
 
 
-def then(left: Node, right: Node) -> Node:
-    if NEVER in (left, right):
-        return NEVER
-    if left == EMPTY:
-        return right
-    return left if right == EMPTY else ("then", left, right)
+@functools.lru_cache(64)
+def beginnings(words: frozenset[str]) -> dict[str, int]:
+    """The proper prefixes of ``words``, each with the length of its shortest word."""
+    found: dict[str, int] = {}
+    for word in sorted(words, key=len):
+        for size in range(len(word)):
+            found.setdefault(word[:size], len(word))
+    return found
 
 
-def either(left: Node, right: Node) -> Node:
-    if left in (NEVER, right):
-        return right
-    return left if right == NEVER else ("or", left, right)
-
-
-@functools.lru_cache(100_000)
-def may_be_empty(node: Node) -> bool:
-    match node[0]:
-        case "empty" | "star":
-            return True
-        case "then":
-            return may_be_empty(node[1]) and may_be_empty(node[2])
-        case "or":
-            return may_be_empty(node[1]) or may_be_empty(node[2])
-    return False
-
-
-@functools.lru_cache(100_000)
-def after_character(node: Node, character: str) -> Node:
-    """What must follow ``character`` in a text of ``node`` (Brzozowski's derivative)."""
-    match node[0]:
-        case "set":
-            return EMPTY if (character in node[1]) != node[2] else NEVER
-        case "then":
-            rest = then(after_character(node[1], character), node[2])
-            if may_be_empty(node[1]):
-                rest = either(rest, after_character(node[2], character))
-            return rest
-        case "or":
-            return either(after_character(node[1], character), after_character(node[2], character))
-        case "star":
-            return then(after_character(node[1], character), node)
-    return NEVER
-
-
-@functools.lru_cache(100_000)
-def shortest(node: Node) -> float:
-    """The length of the shortest text of ``node``."""
-    match node[0]:
-        case "set":
-            return 1
-        case "then":
-            return shortest(node[1]) + shortest(node[2])
-        case "or":
-            return min(shortest(node[1]), shortest(node[2]))
-        case "never":
-            return float("inf")
-    return 0
-
-
-@functools.lru_cache(100_000)
-def shortest_more(node: Node) -> float:
-    """The length of the shortest text of ``node`` that is not empty."""
-    match node[0]:
-        case "set":
-            return 1
-        case "then":
-            left, right = node[1], node[2]
-            return min(shortest_more(left) + shortest(right), shortest(left) + shortest_more(right))
-        case "or":
-            return min(shortest_more(node[1]), shortest_more(node[2]))
-        case "star":
-            return shortest_more(node[1])
-    return float("inf")
-
-
-def longest(node: Node) -> float:
-    """The length of the longest text of ``node``."""
-    match node[0]:
-        case "set":
-            return 1
-        case "then":
-            return longest(node[1]) + longest(node[2])
-        case "or":
-            return max(longest(node[1]), longest(node[2]))
-        case "star":
-            return float("inf")
-    return 0
+def known(text: str) -> str:
+    """``text`` with one letter for all that patterns do not have."""
+    return "".join(letter if letter in ALPHABET else OTHER for letter in text)
 
 
 # --- the situation --------------------------------------------------------------------------------
@@ -326,40 +251,18 @@ class Piece(NamedTuple):
 
 
 @functools.lru_cache(100_000)
-def is_unfinished(data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a character's UTF-8, and not all of it."""
-    fills = itertools.product((b"\x80", b"\xbf"), (1, 2, 3))
-    return any(_is_character(data + byte * count) for byte, count in fills)
-
-
-@functools.lru_cache(100_000)
-def _is_character(data: bytes) -> bool:
-    try:
-        return len(data.decode()) == 1
-    except UnicodeDecodeError:
-        return False
-
-
-@functools.lru_cache(100_000)
 def split_utf8(data: bytes, closed: bool) -> tuple[tuple[tuple[int, int, bool], ...], int]:
     """The parts of ``data``: (start, end, whether it is a character); and where the tail begins.
 
     A part that is not a character is a maximal ill-formed one. The tail is an unfinished character;
     there is none if ``closed``.
     """
-    parts: list[tuple[int, int, bool]] = []
-    start = 0
-    while start < len(data):
-        end = start + 1
-        while end < len(data) and is_unfinished(data[start:end]):
-            if not (_is_character(data[start : end + 1]) or is_unfinished(data[start : end + 1])):
-                break
-            end += 1
-        if end == len(data) and is_unfinished(data[start:end]) and not closed:
-            return tuple(parts), start
-        parts.append((start, end, _is_character(data[start:end])))
-        start = end
-    return tuple(parts), start
+    tail = len(data) if closed else len(data) - len(reference.unfinished(data))
+    parts, start = [], 0
+    for size, character in reference.code_points(data[:tail]):
+        parts.append((start, start + size, data[start : start + size] == character.encode()))
+        start += size
+    return tuple(parts), tail
 
 
 Owned = list[tuple[int, int]]
@@ -575,6 +478,7 @@ class Model:
         self.shown = shown
         self.gates = [(self.marker(first), self.marker(last)) for first, last in self.pairs]
         self.decoded: dict[tuple[tuple[int, ...], bool], tuple[list[CodePoint], Owned]] = {}
+        self.answers: dict[tuple[int, str | None], Seen] = {}
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -611,7 +515,10 @@ class Model:
 
     def after(self, count: int, *, flush: str | None = None) -> Seen:
         """What the stream shows after ``count`` operations, and a flush if its reason is given."""
-        return Reading(self, self.accepted(count)).result(flush)
+        key = count, flush
+        if key not in self.answers:
+            self.answers[key] = Reading(self, self.accepted(count)).result(flush)
+        return self.answers[key]
 
     def stop_by_id(self, token_id: int, era: Era) -> Stop | None:
         """The stop that ``token_id`` is, before its own text (laws 8, 10 and 11)."""
@@ -1061,7 +968,6 @@ def is_word(character: str) -> bool:
 
 # --- drawing situations ---------------------------------------------------------------------------
 
-CHARACTERS = ("a", "b", ".", "é", "中", "😀", REPLACEMENT)
 BROKEN = (b"\xff", b"\x80", b"\xe0", b"\xed", b"\xa0", b"\xc3", b"\xe4", b"\xb8", b"\xf0", b"\x9f")
 UNKNOWN = 1000
 """An id that no table has."""
@@ -1212,9 +1118,9 @@ def draw_conditions(rng: random.Random, pieces: Pieces) -> Conditions:
     sections = pieces.draw_pairs() if rng.random() < 0.4 else ()
     found = some(0.2, lambda: draw_pattern(rng, pieces.table.letters))
     limit = None
-    if found and (rng.random() < 0.3 or any(longest(each.node) > 100 for each in found)):
-        limit = rng.randint(1, 4)
-        found = tuple(each for each in found if shortest(each.node) <= limit)
+    if found and (rng.random() < 0.3 or any(each.is_endless for each in found)):
+        limit = rng.randint(1, REPEATS)
+        found = tuple(each for each in found if min(map(len, each.words)) <= limit)
         limit = limit if found else None
     low = rng.randint(1, 5) if rng.random() < 0.2 else 0
     high = rng.randint(max(low, 1), 10) if rng.random() < 0.25 else None
@@ -1235,37 +1141,49 @@ def draw_conditions(rng: random.Random, pieces: Pieces) -> Conditions:
     )
 
 
+MOST_WORDS = 5_000
+
+
 def draw_pattern(rng: random.Random, letters: Sequence[str]) -> Pattern:
-    while True:
-        source, node = draw_node(rng, letters, 2)
-        if not may_be_empty(node):
-            break
+    source, words = "", {""}
+    while "" in words:
+        with contextlib.suppress(OverflowError):
+            source, words = draw_words(rng, letters, 2)
     guard = rng.choice(GUARDS) if rng.random() < 0.5 else ""
-    return Pattern(f"{guard}(?:{source})" if guard else source, guard, node)
+    source = f"{guard}(?:{source})" if guard else source
+    return Pattern(source, guard, frozenset(words), "+" in source)
 
 
-def draw_node(rng: random.Random, letters: Sequence[str], depth: int) -> tuple[str, Node]:
+def draw_words(rng: random.Random, letters: Sequence[str], depth: int) -> tuple[str, set[str]]:
+    """The source of a pattern, and the texts that match it."""
     chance = rng.random()
     if depth == 0 or chance < 0.25:
         chosen = sorted(set(rng.choices(letters, k=rng.randint(1, 2))))
-        negated = rng.random() < 0.15
-        node: Node = ("set", frozenset(chosen), negated)
         inside = "".join(map(re.escape, chosen))
-        if len(chosen) == 1 and not negated:
-            return inside, node
-        return f"[{'^' if negated else ''}{inside}]", node
-    source, node = draw_node(rng, letters, depth - 1)
-    if chance < 0.65:
-        more, right = draw_node(rng, letters, depth - 1)
-        return f"(?:{source})(?:{more})", then(node, right)
+        if rng.random() < 0.15:
+            return f"[^{inside}]", {*ALPHABET, OTHER} - {*chosen}
+        return inside if len(chosen) == 1 else f"[{inside}]", {*chosen}
+    source, words = draw_words(rng, letters, depth - 1)
     if chance < 0.8:
-        more, right = draw_node(rng, letters, depth - 1)
-        return f"(?:{source}|{more})", either(node, right)
+        more, others = draw_words(rng, letters, depth - 1)
+        if chance < 0.65:
+            return f"(?:{source})(?:{more})", joined(words, others)
+        return f"(?:{source}|{more})", words | others
     if chance < 0.9:
-        return f"(?:{source})?", either(node, EMPTY)
-    if may_be_empty(node):
-        return source, node
-    return f"(?:{source})+", then(node, ("star", node))
+        return f"(?:{source})?", words | {""}
+    if "" in words:
+        return source, words
+    repeated = {*words}
+    for _ in range(REPEATS - 1):
+        repeated = words | joined(words, repeated)
+    return f"(?:{source})+", repeated
+
+
+def joined(first: set[str], last: set[str]) -> set[str]:
+    """Each text of ``first`` before each of ``last``. Raises OverflowError if they are many."""
+    if len(first) * len(last) > MOST_WORDS:
+        raise OverflowError
+    return {a + b for a in first for b in last}
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -1355,132 +1273,82 @@ class Run:
     def stop_reason(self) -> object:
         return self.chunks[-1].stop_reason if self.chunks else None
 
-    def check(self, count: int, expected: Seen) -> None:
-        seen = self.seen()
+    def check(self, count: int, flush: str | None = None) -> None:
+        seen, expected = self.seen(), self.model.after(count, flush=flush)
         if seen != expected:
             raise DifferenceError(f"{self.name}, after {count} operations", seen, expected)
 
-    def release(self) -> None:
-        self.chunks.append(cast(Any, self.decoder).release())
+    def go(self, place: int, plan: Plan, groups: Iterable[int] = ()) -> None:
+        """Takes the operations from ``place`` on, some ids at once, and flushes."""
+        operations, sizes = self.model.situation.operations, iter(groups)
+        while place < len(operations) and not self.decoder.finished:
+            self.handle(place, plan)
+            place += self.take(place, next(sizes, 1))
+            if not self.decoder.finished:
+                self.check(place)
+        # The finish may have been in the middle of a group: nothing changes after it.
+        self.check(len(operations))
+        if self.decoder.finished:
+            self.expect_finished()
+        else:
+            self.handle(len(operations), plan)
+            self.flush()
 
-    def go(self, first: int, answers: Answers, plan: Plan | None = None) -> None:
-        """Steps through the operations from ``first`` on, and flushes."""
-        operations = self.model.situation.operations
-        for place in range(first, len(operations)):
-            if plan is not None:
-                self.handle(place, answers, plan)
-            if self.decoder.finished:
-                self.expect_finished(operations[place])
-                break
-            operation = operations[place]
-            if operation == RELEASE:
-                self.release()
-            else:
-                self.step(place)
-            self.check(place + 1, answers.after(place + 1))
-        if plan is not None and not self.decoder.finished:
-            self.handle(len(operations), answers, plan)
-        self.flush(answers)
-
-    def step(self, place: int) -> None:
-        token_id = self.model.situation.operations[place]
-        raises = self.model.raises(place)
-        try:
-            chunk = self.decoder.step(token_id)
-        except TokenIdError:
-            if not raises:
-                raise
-            return
-        if raises:
-            raise DifferenceError(f"{self.name}, unknown id {token_id}", chunk, TokenIdError)
-        self.chunks.append(chunk)
-
-    def handle(self, place: int, answers: Answers, plan: Plan) -> None:
+    def handle(self, place: int, plan: Plan) -> None:
         """Moves the stream as JSON, or lets a copy run on, before operation ``place``."""
         if place == plan.snapshot_at:
             snapshot = json.loads(json.dumps(self.decoder.snapshot()))
             self.decoder = type(self.decoder).restore(self.decoder.tokenizer, snapshot)
             self.name = f"{self.name}, restored before operation {place}"
-            self.check(place, answers.after(place))
+            self.check(place)
         if place == plan.fork_at:
             name = f"{self.name}, forked before operation {place}"
             copy = Run(self.model, self.decoder.fork(), name)
             copy.chunks = [*self.chunks]
-            copy.go(place, answers)
+            copy.go(place, Plan())
 
-    def go_in_groups(self, groups: Sequence[int], answers: Answers) -> None:
-        operations = self.model.situation.operations
-        sizes, place = iter(groups), 0
-        while place < len(operations) and not self.decoder.finished:
-            if operations[place] == RELEASE:
-                self.release()
-                place += 1
-            else:
-                group = list(operations[place : place + next(sizes, 1)])
-                group = list(itertools.takewhile(lambda each: each != RELEASE, group))
-                place += self.feed(place, group)
-            if not self.decoder.finished:
-                self.check(place, answers.after(place))
-        # The finish may have been in the middle of a group: nothing changes after it.
-        self.check(len(operations), answers.after(len(operations)))
-        self.flush(answers)
+    def take(self, place: int, size: int) -> int:
+        """Takes at most ``size`` operations, or the first release. Returns how many are done.
 
-    def feed(self, place: int, group: list[int]) -> int:
-        """Feeds the group that begins at operation ``place``.
-
-        Returns how many operations are done, the one that raised included.
+        An id that raises is done.
         """
-        before = self.decoder.num_tokens
+        operations, before = self.model.situation.operations, self.decoder.num_tokens
+        if operations[place] == RELEASE:
+            self.chunks.append(self.decoder.release())
+            return 1
+        ids = [*itertools.takewhile(lambda each: each != RELEASE, operations[place : place + size])]
         try:
-            chunk = self.decoder.feed(group)
+            chunk = self.decoder.step(ids[0]) if size == 1 else self.decoder.feed(ids)
         except TokenIdError as error:
-            self.chunks.append(cast(Chunk, error.chunk))
-            taken = cast(Any, error).num_taken
-            if taken >= len(group) or not self.model.raises(place + taken):
+            self.chunks += [] if error.chunk is None else [error.chunk]
+            taken = self.decoder.num_tokens - before
+            if taken >= len(ids) or not self.model.raises(place + taken):
                 raise
-            return int(taken) + 1
+            return taken + 1
         self.chunks.append(chunk)
         taken = self.decoder.num_tokens - before
-        if chunk.unread_tokens != len(group) - taken:
-            raise DifferenceError(f"{self.name}, unread", chunk.unread_tokens, len(group) - taken)
-        return len(group)
+        if any(self.model.raises(place + each) for each in range(taken)):
+            raise DifferenceError(f"{self.name}, an unknown id in {ids}", chunk, TokenIdError)
+        if chunk.unread_tokens != len(ids) - taken:
+            raise DifferenceError(f"{self.name}, unread", chunk.unread_tokens, len(ids) - taken)
+        return len(ids)
 
-    def expect_finished(self, operation: int) -> None:
-        if operation == RELEASE:
-            return
-        try:
-            chunk = self.decoder.step(operation)
-        except FinishedError:
-            return
-        raise DifferenceError(f"{self.name}, a step after the finish", chunk, FinishedError)
+    def expect_finished(self) -> None:
+        chunk = self.decoder.flush()
+        told = (chunk.text, chunk.finish_reason, chunk.stop_reason)
+        expected = ("", self.decoder.finish_reason, self.stop_reason)
+        if told != expected:
+            raise DifferenceError(f"{self.name}, flush after the finish", told, expected)
+        with contextlib.suppress(FinishedError):
+            given = self.decoder.step(0)
+            raise DifferenceError(f"{self.name}, a step after the finish", given, FinishedError)
 
-    def flush(self, answers: Answers) -> None:
-        """Flushes: at the end if the situation says so, and to no effect after the finish."""
-        reason, count = answers.situation.flush, len(answers.situation.operations)
-        if self.decoder.finished:
-            chunk = self.decoder.flush()
-            told = (chunk.text, chunk.finish_reason, chunk.stop_reason)
-            expected = ("", self.decoder.finish_reason, self.stop_reason)
-            if told != expected:
-                raise DifferenceError(f"{self.name}, flush after the finish", told, expected)
-        elif reason is not None:
+    def flush(self) -> None:
+        """Flushes if the situation says so."""
+        reason = self.model.situation.flush
+        if reason is not None:
             self.chunks.append(self.decoder.flush(cast(Any, reason)))
-            self.check(count, answers.after(count, flush=reason))
-
-
-class Answers:
-    """The model's answers, each worked out once."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.situation = model.situation
-        self.known: dict[tuple[int, str | None], Seen] = {}
-
-    def after(self, count: int, *, flush: str | None = None) -> Seen:
-        key = count, flush
-        if key not in self.known:
-            self.known[key] = self.model.after(count, flush=flush)
-        return self.known[key]
+            self.check(len(self.model.situation.operations), reason)
 
 
 def compare(situation: Situation, plan: Plan) -> Difference | None:
@@ -1494,17 +1362,15 @@ def compare(situation: Situation, plan: Plan) -> Difference | None:
 
 def _compare(situation: Situation, plan: Plan) -> None:
     model = Model(situation)
-    answers = Answers(model)
     tokenizer = tokenizer_of(situation.tokens, situation.special_ids, situation.decoder)
-    decoder = decoder_of(situation, tokenizer)
-    run = Run(model, decoder, "first run")
-    run.check(0, answers.after(0))
-    run.go(0, answers, plan)
+    run = Run(model, decoder_of(situation, tokenizer), "first run")
+    run.check(0)
+    run.go(0, plan)
     if plan.groups is not None:
         run.decoder.reset()
-        second = Run(model, run.decoder, f"after a reset, in groups {plan.groups}")
-        second.check(0, answers.after(0))
-        second.go_in_groups(plan.groups, answers)
+        again = Run(model, run.decoder, f"after a reset, in groups {plan.groups}")
+        again.check(0)
+        again.go(0, Plan(), plan.groups)
 
 
 # --- making a difference small --------------------------------------------------------------------
@@ -1520,23 +1386,23 @@ def smaller_cases(case: Case) -> Iterator[Case]:
             yield situation, replace(plan, **{each.name: None})
     if situation.sections:
         yield replace(situation, sections=(), starts_inside=None), plan
-    for number in range(len(situation.sections)):
-        rest = situation.sections[:number] + situation.sections[number + 1 :]
-        if rest:
-            yield replace(situation, sections=rest), plan
-    for name in ("operations", "prompt"):
-        ids = getattr(situation, name)
-        for size in (4, 2, 1):
-            for start in range(len(ids) - size + 1):
-                rest = ids[:start] + ids[start + size :]
-                yield replace(situation, **{name: rest}), plan
-    for each in fields(Conditions):
-        value, default = getattr(situation.conditions, each.name), each.default
-        if value == default:
+    for changed in smaller_fields(situation, ("tokens", "special_ids", "decoder", "conditions")):
+        yield replace(situation, **changed), plan
+    for changed in smaller_fields(situation.conditions):
+        yield replace(situation, conditions=replace(situation.conditions, **changed)), plan
+
+
+def smaller_fields(whole: Any, fixed: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Values for one field: the default; a part of a tuple; a tuple with a shorter text."""
+    for each in fields(whole):
+        value, default = getattr(whole, each.name), each.default
+        if each.name in fixed or value == default:
             continue
         values = [default]
         if isinstance(value, tuple):
-            values += [value[:i] + value[i + 1 :] for i in range(len(value))]
+            size = len(value)
+            cuts = [(i, i + n) for n in (4, 2, 1) for i in range(size - n + 1) if n < size]
+            values += [value[:first] + value[last:] for first, last in cuts]
             values += [
                 (*value[:i], shorter, *value[i + 1 :])
                 for i, part in enumerate(value)
@@ -1544,18 +1410,7 @@ def smaller_cases(case: Case) -> Iterator[Case]:
                 for shorter in (part[1:], part[:-1])
                 if shorter
             ]
-        elif isinstance(value, str):
-            values += [shorter for shorter in (value[1:], value[:-1]) if shorter]
-        elif type(value) is int and each.name in ("min_tokens", "max_tokens"):
-            values += [value - 1] if value > 1 else []
-        for smaller in values:
-            changed: dict[str, Any] = {each.name: smaller}
-            conditions = replace(situation.conditions, **changed)
-            yield replace(situation, conditions=conditions), plan
-    plain = Situation(situation.tokens, special_ids=situation.special_ids)
-    for name in ("starts_inside", "flush", "skip_special_tokens", "byte_fallback", "unknown_ids"):
-        if getattr(situation, name) != getattr(plain, name):
-            yield replace(situation, **{name: getattr(plain, name)}), plan
+        yield from ({each.name: smaller} for smaller in values)
 
 
 def smallest(case: Case) -> tuple[Case, Difference]:
@@ -1587,28 +1442,17 @@ def difference_of(case: Case) -> Difference | None:
 def shown(case: Case, difference: Difference) -> str:
     """A case for a reader, with only what differs from the default."""
     situation, plan = case
-    used = sorted({each for each in situation.prompt + situation.operations if each >= 0})
-    lines = []
-    for each in fields(situation):
-        value = getattr(situation, each.name)
-        if each.name == "tokens":
-            table = {i: value[i] for i in used if i < len(value)}
-            lines.append(f"tokens in use: {table} of {len(value)}")
-        elif each.name == "conditions":
-            lines += [
-                f"{part.name}={getattr(value, part.name)!r}"
-                for part in fields(value)
-                if getattr(value, part.name) != part.default
-            ]
-        elif value != each.default:
-            lines.append(f"{each.name}={value!r}")
-    lines += [
-        f"{each.name}={getattr(plan, each.name)!r}"
-        for each in fields(plan)
-        if getattr(plan, each.name) is not None
+    lines = [
+        f"{each.name}={value!r}"
+        for whole in (situation, situation.conditions, plan)
+        for each in fields(whole)
+        if (value := getattr(whole, each.name)) != each.default and each.name != "conditions"
     ]
-    lines += [difference.where, f"  streamdec: {difference.ours}"]
-    lines.append(f"  laws:      {difference.laws}")
+    lines += [
+        difference.where,
+        f"  streamdec: {difference.ours}",
+        f"  laws:      {difference.laws}",
+    ]
     return "\n".join(lines)
 
 
@@ -1617,35 +1461,28 @@ def shown(case: Case, difference: Difference) -> str:
 CASES_OF_A_TABLE = 20
 
 
-def draw_case(rng: random.Random, table: TokenTable, *, releases: bool) -> Case:
+def draw_case(rng: random.Random, table: TokenTable) -> Case:
     sections = rng.random() < 0.4
-    situation = draw_situation(rng, table, releases=releases, sections=sections)
+    situation = draw_situation(rng, table, releases=True, sections=sections)
     return situation, draw_plan(rng, situation)
 
 
-def try_cases(seed: int, first: int, last: int, *, releases: bool, most: int) -> list[Case]:
-    """Runs the blocks of cases ``first`` to ``last``; the cases that differ."""
-    found: list[Case] = []
+def differing_case(seed: int, first: int, last: int) -> Case | None:
+    """Runs the blocks of cases ``first`` to ``last``, up to a case that differs."""
     for block in range(first, last):
         rng = random.Random(f"{seed}/{block}")
         table = draw_table(rng)
         for _ in range(CASES_OF_A_TABLE):
-            case = draw_case(rng, table, releases=releases)
+            case = draw_case(rng, table)
             if difference_of(case) is not None:
-                found.append(case)
-                if len(found) >= most:
-                    return found
-    return found
-
-
-def _try_part(part: tuple[int, int, int, bool, int]) -> list[Case]:
-    seed, first, last, releases, most = part
-    return try_cases(seed, first, last, releases=releases, most=most)
+                return case
+    return None
 
 
 def be_quiet() -> None:
-    """Leaves out the warnings about unknown ids."""
+    """Leaves out the warnings about unknown ids and markers."""
     logging.getLogger("streamdec").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore", StreamdecWarning)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -1653,29 +1490,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--most", type=int, default=1, help="differences before a job stops")
-    parser.add_argument("--no-releases", action="store_true", help="leave release() out")
     options = parser.parse_args(arguments)
-    releases = not options.no_releases
     blocks = -(-options.cases // CASES_OF_A_TABLE)
     edges = [blocks * job // options.jobs for job in range(options.jobs + 1)]
-    parts = [
-        (options.seed, first, last, releases, options.most)
-        for first, last in itertools.pairwise(edges)
-    ]
+    parts = [(options.seed, *part) for part in itertools.pairwise(edges)]
     if options.jobs == 1:
-        results = [_try_part(part) for part in parts]
+        found = [differing_case(*part) for part in parts]
     else:
         with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:
-            results = pool.map(_try_part, parts)
-    found = [case for cases in results for case in cases]
-    write = sys.stdout.write
-    for case in sorted(map(smallest, found), key=lambda each: len(repr(each[0]))):
-        write(shown(*case) + "\n\n")
-    cases = blocks * CASES_OF_A_TABLE
-    release = "with" if releases else "without"
-    write(f"{cases:,} cases {release} releases, {len(found)} differences\n")
-    return 1 if found else 0
+            found = pool.starmap(differing_case, parts)
+    cases = [case for case in found if case is not None]
+    for case in cases:
+        sys.stdout.write(shown(*smallest(case)) + "\n\n")
+    sys.stdout.write(f"{blocks * CASES_OF_A_TABLE:,} cases, {len(cases)} differences\n")
+    return 1 if cases else 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     return next(trained(tmp_path_factory.mktemp("trained"), 1_024))
 
 
+@pytest.mark.thorough
 def test_each_case_gives_a_figure_and_no_wrong_result(subject: Subject) -> None:
     cases = [case for case in CASES if case.table != "peers"]
     report = Report()

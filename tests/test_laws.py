@@ -18,14 +18,22 @@ from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.protocols import CTC, Joined, WordPiece
+from streamdec.protocols import (
+    CTC,
+    BPESuffix,
+    ByteFallback,
+    Joined,
+    RawBytes,
+    TextRules,
+    WordPiece,
+)
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
-from tests import laws
+from tests import decoder_laws, laws
 from tests.strategies import Subject, cuts, exact, running_text, token_ids
 from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
 from tests.support.wrappers import Bare
-from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
+from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
 Law = TypeVar("Law", bound=Callable[..., None])
 
@@ -44,6 +52,22 @@ MOCKS: dict[str, Callable[[], MockTokenizer]] = {
         FALLBACK_TOKENS, special_ids=[3], decoder="byte_fallback"
     ),
 }
+# What no decoder of the library's that is compiled removes.
+STRIPPING: dict[str, Callable[[], MockTokenizer]] = {
+    "mock_strip_runs": lambda: of_rule(TextRules(ByteFallback(), strip_left=("é", 2))),
+    "mock_strip_suffix": lambda: of_rule(TextRules(BPESuffix(), strip_left=(" ", 1))),
+    "mock_strip_bytes": lambda: MockTokenizer.from_tokens(
+        [b"\xc3", b"\xa9", "é".encode(), b"a", b"", b"<s>"],
+        special_ids=[5],
+        decoder=TextRules(RawBytes(), strip_left=("é", 2)),
+    ),
+}
+
+
+def of_rule(rule: TextRules) -> MockTokenizer:
+    """A tokenizer with pieces of words and all bytes."""
+    pieces = ["a", "</w>", "a</w>b", "b</w>", " ", " a", "é", "", "<s>", *BYTE_PIECES]
+    return MockTokenizer.from_tokens([piece.encode() for piece in pieces], [8], rule)
 
 
 def _loaded(content: bytes) -> TokenizerOfOurs:
@@ -65,7 +89,7 @@ FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
     "gguf": lambda: _loaded(small_gguf()),
     **{path.parent.name: partial(load_tokenizer, path) for path in shared_files()},
 }
-SMALL = [*MOCKS, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
+SMALL = [*MOCKS, *STRIPPING, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
 """Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 
@@ -91,15 +115,16 @@ def subject_named(name: str) -> Subject:
 
 def new_subject(name: str) -> Subject:
     """A subject for which nothing is cached."""
-    if name in MOCKS:
-        return Subject(name, MOCKS[name]())
+    mocks = {**MOCKS, **STRIPPING}
+    if name in mocks:
+        return Subject(name, mocks[name]())
     if name in FORMATS:
         return Subject(name, FORMATS[name]())
     build = ZOO.get(name) or UNCOMPILED.get(name)
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *ZOO, *FORMATS, *SHARED])]
+SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *STRIPPING, *ZOO, *FORMATS, *SHARED])]
 
 
 # The scope groups the tests by tokenizer, so that few of them are loaded by more than one worker.
@@ -135,20 +160,29 @@ def draw_text(
     return data.draw(text, label="text")
 
 
-@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
+OPTIONS = st.fixed_dictionaries(
+    {
+        "skip_special_tokens": st.booleans(),
+        "byte_fallback": st.sampled_from(["eager", "exact"]),
+        "unknown_ids": st.sampled_from(["skip", "replace"]),
+        "clean_up_tokenization_spaces": st.booleans(),
+    }
+)
+
+
+@given(data=st.data(), options=OPTIONS)
 def test_law_0_chunk_invariance(
-    subject: Subject, data: st.DataObject, skip: bool, runs: str
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
 ) -> None:
     prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
-    places = data.draw(cuts(ids))
-    laws.chunk_invariance(
-        subject, prompt, ids, places, skip_special_tokens=skip, byte_fallback=runs
-    )
+    new = partial(laws.stream_of, subject, prompt, **options)
+    decoder_laws.chunk_invariance(new, ids, data.draw(cuts(ids)))
 
 
 @given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(subject: Subject, data: st.DataObject, max_entries: int) -> None:
-    laws.with_small_caches(subject, draw_ids(data, subject), max_entries)
+    new = partial(laws.stream_of, subject)
+    decoder_laws.with_small_caches(new, draw_ids(data, subject), max_entries)
 
 
 @given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
@@ -156,10 +190,20 @@ def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs:
     name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
     fresh, used = (new_subject(name) for _ in range(2))
     prompt, ids = draw_ids(data, fresh, max_size=4), draw_ids(data, fresh, max_size=12)
-    others = [draw_ids(data, fresh, max_size=12) for _ in range(2)]
-    options = {"skip_special_tokens": skip, "byte_fallback": runs}
+    options: dict[str, Any] = {"skip_special_tokens": skip, "byte_fallback": runs}
+    for _ in range(2):
+        laws.stream_of(used, **options).step_batch(draw_ids(data, fresh, max_size=12))
     spans = laws.traceable(fresh)
-    laws.histories_do_not_matter(fresh, used, prompt, ids, others, spans=spans, **options)
+    first, second = (laws.stream_of(each, prompt, spans=spans, **options) for each in (fresh, used))
+    decoder_laws.the_same_spans_and_states(first, second, ids)
+
+
+@given(data=st.data(), options=OPTIONS)
+def test_law_0_with_and_without_stops(
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
+) -> None:
+    prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
+    laws.both_classes_output_the_same(subject, prompt, ids, **options)
 
 
 @given(data=st.data(), skip=skipping())
@@ -217,15 +261,12 @@ def test_law_4_a_run_in_the_prompt_where_text_is_stripped_or_replaced(name: str)
             assert subject.tokenizer.decode([*prompt, *later]).endswith(text)
 
 
-@given(
-    data=st.data(), skip=skipping(), clean=st.booleans(), runs=st.sampled_from(["eager", "exact"])
-)
+@given(data=st.data(), options=OPTIONS)
 def test_law_4_prompt_is_as_if_streamed(
-    subject: Subject, data: st.DataObject, skip: bool, clean: bool, runs: str
+    subject: Subject, data: st.DataObject, options: dict[str, Any]
 ) -> None:
     prompt, ids = draw_ids(data, subject), draw_ids(data, subject, max_size=12)
-    options = {"byte_fallback": runs, "clean_up_tokenization_spaces": clean}
-    laws.prompt_is_as_if_streamed(subject, prompt, ids, skip_special_tokens=skip, **options)
+    laws.prompt_is_as_if_streamed(subject, prompt, ids, **options)
 
 
 @given(data=st.data())
@@ -248,7 +289,7 @@ def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
 
 @given(data=st.data())
 def test_law_14_finality(subject: Subject, data: st.DataObject) -> None:
-    laws.finality(subject, draw_ids(data, subject))
+    decoder_laws.finality(partial(laws.stream_of, subject), draw_ids(data, subject))
 
 
 @given(data=st.data(), skip=skipping())
@@ -266,7 +307,7 @@ def test_law_15_silent_ids(subject: Subject) -> None:
 @given(data=st.data(), bad=st.sampled_from(laws.BAD_IDS))
 def test_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     before, after = draw_ids(data, subject, max_size=10), draw_ids(data, subject, max_size=5)
-    laws.nothing_lost(subject, before, bad, after)
+    decoder_laws.nothing_lost(partial(laws.stream_of, subject), before, bad, after)
 
 
 def test_law_16_bad_ids(subject: Subject) -> None:
@@ -297,8 +338,15 @@ def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None
             laws.token_spans(subject, ids, data.draw(cuts(ids)), skip_special_tokens=skip)
         prompt = draw_ids(data, subject, max_size=5)
         options = {"skip_special_tokens": skip, **exact(subject)}
-        laws.spans_whenever_taken(subject, prompt, ids, data.draw(cuts(ids)), **options)
-        laws.spans_cover(subject, prompt, ids, skip_special_tokens=skip, **exact(subject))
+        new = partial(laws.stream_of, subject, prompt, spans=True, **options)
+        decoder_laws.spans_whenever_taken(new, ids, data.draw(cuts(ids)))
+        laws.spans_cover(subject, prompt, ids, **options)
+
+
+@given(data=st.data(), options=OPTIONS)
+def test_law_18_release(subject: Subject, data: st.DataObject, options: dict[str, Any]) -> None:
+    groups = [draw_ids(data, subject, max_size=5) for _ in range(3)]
+    laws.release(subject, groups, **options)
 
 
 @given(data=st.data(), skip=skipping())
@@ -316,8 +364,8 @@ def test_sequences(subject: Subject, data: st.DataObject, skip: bool) -> None:
 def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
     accepted = laws.refusals(subject, prompt, ids, skip_special_tokens=skip)
-    places = data.draw(cuts(accepted))
-    laws.chunk_invariance(subject, prompt, accepted, places, skip_special_tokens=skip)
+    new = partial(laws.stream_of, subject, prompt, skip_special_tokens=skip)
+    decoder_laws.chunk_invariance(new, accepted, data.draw(cuts(accepted)))
 
 
 @windowed
@@ -325,7 +373,8 @@ def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool)
 def test_window_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     ids = laws.refusals(subject, [], draw_text(data, subject, max_size=10))
     place = data.draw(st.integers(0, len(ids)))
-    laws.nothing_lost(subject, ids[:place], bad, ids[place:])
+    new = partial(laws.stream_of, subject)
+    decoder_laws.nothing_lost(new, ids[:place], bad, ids[place:])
 
 
 @windowed
@@ -353,7 +402,8 @@ def test_window_law_6_runs_of_silent_ids(subject: Subject) -> None:
 @windowed
 @given(data=st.data())
 def test_window_law_14_finality(subject: Subject, data: st.DataObject) -> None:
-    laws.finality(subject, laws.refusals(subject, [], draw_text(data, subject)))
+    ids = laws.refusals(subject, [], draw_text(data, subject))
+    decoder_laws.finality(partial(laws.stream_of, subject), ids)
 
 
 @windowed

@@ -22,6 +22,7 @@ import pytest
 from streamdec import (
     DecoderPool,
     DecodeStream,
+    FinishedError,
     MockTokenizer,
     Sequence,
     SnapshotError,
@@ -38,11 +39,26 @@ from streamdec import (
 )
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from tests.support.wrappers import Bare
 
 TOKENIZER = MockTokenizer()
 STOPS = StopConditions("x")
 DECODERS: list[Any] = [DecodeStream, StopSequenceDecoder, Sequence]
+WINDOWED = Bare(TOKENIZER)
 Call = Callable[[], object]
+
+
+class NoOptions:
+    """A tokenizer whose ``decode`` takes ids alone."""
+
+    def decode(self, token_ids: list[int]) -> str:
+        return ""
+
+
+def ended() -> DecodeStream:
+    stream = DecodeStream(TOKENIZER)
+    stream.flush()
+    return stream
 
 
 async def engine() -> AsyncIterator[int]:
@@ -234,7 +250,58 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
     ("index is negative", opened(index=-1), ValueError, "index must be an integer of at least 0"),
     ("chunk_by", opened(chunk_by="word"), ValueError, "chunk_by must be 'output' or 'token', not"),
     ("finish_reason", opened(finish_reason="eos"), ValueError, "finish_reason must be one of"),
+    (
+        "the reason of a flush",
+        lambda: StopSequenceDecoder(TOKENIZER).flush("eos"),
+        ValueError,
+        "finish_reason must be one of",
+    ),
     ("byte_fallback", opened(byte_fallback="lazy"), ValueError, "byte_fallback"),
+    ("unknown_ids", opened(unknown_ids="ignore"), ValueError, "unknown_ids"),
+    (
+        "options of tables on the windowed route",
+        [
+            partial(DecodeStream, WINDOWED, **{name: value})
+            for name, value in {"byte_fallback": "exact", "unknown_ids": "replace"}.items()
+        ],
+        ValueError,
+        "windowed route",
+    ),
+    (
+        "bytes and spans on the windowed route",
+        [
+            lambda: DecodeStream(WINDOWED).step_bytes(1),
+            lambda: DecodeStream(WINDOWED).flush_bytes(),
+            lambda: DecodeStream(WINDOWED, spans=True),
+        ],
+        ValueError,
+        "bytes route",
+    ),
+    (
+        "spans of replaced text",
+        made(DecodeStream, spans=True, clean_up_tokenization_spaces=True),
+        ValueError,
+        "clean-up",
+    ),
+    (
+        "spans that were not asked for",
+        [kind(TOKENIZER).take_spans for kind in DECODERS[:2]],
+        ValueError,
+        "spans=True",
+    ),
+    (
+        "a decode without skip_special_tokens",
+        partial(DecodeStream, NoOptions()),
+        TypeError,
+        "decode() must take skip_special_tokens",
+    ),
+    ("append_text", lambda: Sequence(WINDOWED).append_text("a"), TypeError, "that encodes"),
+    *(
+        (f"truncate({length!r})", partial(Sequence(TOKENIZER).truncate, length), kind, "num_tokens")
+        for kind, lengths in ((ValueError, (-1, 1)), (TypeError, (0.0, False, None)))
+        for length in lengths
+    ),
+    ("a step after the end", lambda: ended().step(1), FinishedError, "reset()"),
     # Flags: the text "false", as in a file of settings, would count as true.
     *(
         (f"the flag {name}", call, TypeError, f"{name} must be True or False, not 'false'")
@@ -249,6 +316,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
                 *(made(kind, spans="false") for kind in DECODERS[:2]),
             ],
             "skip_special_tokens": [made(kind, skip_special_tokens="false") for kind in DECODERS],
+            "clean_up_tokenization_spaces": opened(clean_up_tokenization_spaces="false"),
             "ignore_eos": opened(ignore_eos="false"),
             "starts_inside": opened(starts_inside="false"),
             "strict": partial(load_tokenizer, "no/model", strict="false"),
@@ -261,6 +329,12 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         lambda: DecodeStream(TOKENIZER).step([1]),
         TokenIdError,
         "token 0 is of type list: [1]; a token id is an integer from 0 to 4294967295",
+    ),
+    (
+        "an unknown id",
+        lambda: DecodeStream(TOKENIZER, unknown_ids="error").step(10**6),
+        TokenIdError,
+        "unknown_ids='skip'",
     ),
     (
         "one id for feed",

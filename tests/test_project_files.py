@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 import tomllib
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,6 @@ def test_the_changelog_has_each_command(monkeypatch: pytest.MonkeyPatch) -> None
     (listed,) = re.findall(r"^- The command `streamdec`: ([^.]+)\.", CHANGELOG.text, re.MULTILINE)
     commands = run(monkeypatch, "--help").out.partition("Commands:")[2].partition("\n\n")[0]
     assert re.findall(r"`(\w+)`", listed) == re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
-
-
-def test_the_installed_version_is_this_one() -> None:
-    assert version("streamdec") == PROJECT["project"]["version"]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -188,17 +183,6 @@ def test_the_bug_case_of_the_guide_is_valid() -> None:
     stream = DecodeStream(MockTokenizer.from_tokens(tokens))
     text = "".join(map(stream.step, range(len(tokens)))) + stream.flush()
     assert text == case.expected_text
-
-
-def test_the_issue_template_is_a_form_that_asks_for_a_trace() -> None:
-    form = yaml.safe_load(TEMPLATE.read_text("utf-8"))
-    assert {"name", "description", "body"} <= form.keys()
-    kinds = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
-    assert {item["type"] for item in form["body"]} <= kinds
-    inputs = [item for item in form["body"] if item["type"] != "markdown"]
-    assert len({item["id"] for item in inputs}) == len(inputs)
-    required = {item["id"] for item in inputs if item.get("validations", {}).get("required")}
-    assert "trace" in required
 
 
 def _texts(trace: str) -> list[str]:

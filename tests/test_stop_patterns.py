@@ -1,4 +1,4 @@
-r"""Stop regexes: against the oracle, for which ``re`` itself is asked; and case by case.
+r"""Stop regexes, against the oracle, for which ``re`` itself is asked.
 
 ``Source`` tries out whether a text may become a match. This is exact for patterns that look back
 only at their beginning. For other patterns only the end of the stream is compared, and that no part
@@ -8,7 +8,6 @@ of a stop is output.
 from __future__ import annotations
 
 import itertools
-import json
 import pickle
 import re
 from collections.abc import Sequence
@@ -23,18 +22,15 @@ from hypothesis import strategies as st
 from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
-    MockTokenizer,
-    SnapshotError,
     StopConditions,
-    StopMatch,
     StopSequenceDecoder,
 )
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.integrations.requests import from_sglang
+from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Situation
 from tests.strategies import cuts
-from tests.support.snapshots import resealed
 from tests.support.zoo import UNCOMPILED
 
 # --- patterns of which the oracle asks ``re`` -----------------------------------------------------
@@ -219,24 +215,23 @@ def test_the_result_does_not_depend_on_groups_snapshots_forks_and_resets(
     situation: Situation, data: st.DataObject
 ) -> None:
     places = data.draw(cuts(situation.ids))
-    laws.chunk_invariance(laws.setup_of(situation), situation.ids, places)
+    decoder_laws.chunk_invariance(laws.setup_of(situation).decoder, situation.ids, places)
 
 
 @given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_the_result_does_not_depend_on_the_size_of_caches(
     situation: Situation, max_entries: int
 ) -> None:
-    laws.with_small_caches(laws.setup_of(situation), situation.ids, max_entries)
+    decoder_laws.with_small_caches(laws.setup_of(situation).decoder, situation.ids, max_entries)
 
 
 @given(situation=situations(), bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None)))
 def test_the_other_laws(situation: Situation, bad: object) -> None:
     setup, ids = laws.setup_of(situation), situation.ids
-    laws.at_once(setup, ids)
+    laws.at_once(setup.decoder, ids)
     laws.order_of_lists(setup, ids)
-    laws.finality(setup, ids)
-    laws.nothing_lost(setup, ids, bad, [1, 2, 3])
-    laws.what_an_engine_may_keep(setup, ids)
+    decoder_laws.finality(setup.decoder, ids)
+    decoder_laws.nothing_lost(setup.decoder, ids, bad, [1, 2, 3])
 
 
 def dead_ends() -> st.SearchStrategy[str]:
@@ -260,18 +255,10 @@ def test_impossible_matches_may_be_withheld_and_nothing_is_output_too_early(
         assert found._replace(**differ) == wanted._replace(**differ)
 
 
-@given(situation=situations(), size=st.integers(1, 30))
-def test_memory_is_bounded(situation: Situation, size: int) -> None:
-    decoder = laws.setup_of(situation).decoder()
-    sizes = []
-    ids = [token_id for token_id in situation.ids if token_id] * size
-    for token_id in ids:
-        if decoder.finished:
-            return
-        decoder.step(token_id)
-        sizes.append(len(json.dumps(decoder.snapshot())))
-    # At most 6 of a match, 2 that are looked at before it, each with its age.
-    assert max(sizes, default=0) <= 1_000
+@given(situation=situations())
+def test_memory_is_bounded(situation: Situation) -> None:
+    new = laws.decoder_with_sections(laws.endless(situation))
+    decoder_laws.does_not_grow(new, (), [each for each in situation.ids if each] or [1])
 
 
 @given(data=st.data())
@@ -287,179 +274,6 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     decoder = StopSequenceDecoder(tokenizer, found)
     given_ = decoder.feed(ids).text + decoder.flush().text
     assert given_ == (text.partition(part)[0] if part else text)
-
-
-# --- one by one -----------------------------------------------------------------------------------
-
-
-class Case(NamedTuple):
-    """A stream of tokens in order, and what each gives, up to the end."""
-
-    name: str
-    tokens: Sequence[str | bytes]
-    gives: Sequence[str]
-    stop: str | None = None
-    span: tuple[Any, ...] = ()
-    """The match: start, end, byte_start, byte_end, token_index, tokens_before."""
-    flush: str | None = None
-    conditions: dict[str, Any] = {}  # noqa: RUF012 (never changed)
-
-
-INSIDE = {"ignore_stops_between": ("<no>", "<go>"), "starts_inside": True}
-CASES = [
-    Case(
-        "a run of digits is complete at its first: greedy or lazy",
-        ["a1", "23"], ["a"], r"\d+", (1, 2, 1, 2, 0, 0),
-        conditions={"stop_regex": r"\d+", "max_match_length": 8},
-    ),
-    Case(
-        "the longest match that ends there is the stop",
-        ["xaa", "ab"], ["x", ""], "a*b", (1, 5, 1, 5, 1, 0),
-        conditions={"stop_regex": "a*b", "max_match_length": 8},
-    ),
-    Case(
-        "a match has at most max_match_length code points; what cannot be part of one goes out",
-        ["xaa", "ab"], ["xa", "a"], "a*b", (3, 5, 3, 5, 1, 1),
-        conditions={"stop_regex": "a*b", "max_match_length": 2},
-    ),
-    Case(
-        "a bounded pattern needs no max_match_length",
-        ["Us", "er", "  :", "!"], ["", "", ""], r"(?i)user {0,2}:",
-        (0, 7, 0, 7, 2, 0), conditions={"stop_regex": r"(?i)user {0,2}:"},
-    ),
-    Case(
-        "^ is the beginning of the generated text",
-        ["User", ":", "User", ":"], ["", ""], "^User:", (0, 5, 0, 5, 1, 0),
-        conditions={"stop_regex": "^User:"},
-    ),
-    Case(
-        r"\b sees the text before, in an earlier token",
-        ["a", "STOP", " ", "STOP"], ["a", "STOP", " ", ""], r"\bSTOP", (6, 10, 6, 10, 3, 3),
-        conditions={"stop_regex": r"\bSTOP"},
-    ),
-    Case(
-        r"\b within a pattern may wait for the next character",
-        ["foo", "s", " foo", "-"], ["", "foos", " ", ""], r"foo\b\W", (5, 9, 5, 9, 3, 2),
-        conditions={"stop_regex": r"foo\b\W"},
-    ),
-    Case(
-        "what would be longer than max_match_length is not withheld",
-        ["xab", "c", "c"], ["xab", "c", "c"], flush="",
-        conditions={"stop_regex": "(?:ab.*de|xyz)", "max_match_length": 3},
-    ),
-    Case(
-        "a look-behind that cannot hold withholds nothing",
-        ["xa", "a", "b"], ["xa", "", ""], "a(?<=aa)b", (2, 4, 2, 4, 2, 1),
-        conditions={"stop_regex": "a(?<=aa)b"},
-    ),
-    Case(
-        "positions count code points and bytes; the first token is the one of its first byte",
-        ["é", b"\xc3", b"\xa9\xe4", b"\xbd\xa0", "1"], ["", "", "", "é", ""], "é.[0-9]",
-        (1, 4, 2, 8, 4, 1), conditions={"stop_regex": "é.[0-9]"},
-    ),
-    Case(
-        "shown, nothing is withheld",
-        ["x1", "2", "34"], ["x1", "2", "3"], r"\d{3}", (1, 4, 1, 4, 2, 0),
-        conditions={"stop_regex": r"\d{3}", "include_stop_str_in_output": True},
-    ),
-    Case(
-        "what is complete before ends the stream, be it a string or a match",
-        ["xabc"], ["xa"], "b", (2, 3, 2, 3, 0, 0),
-        conditions={"stop_regex": "ab?c|abc", "stop": "b"},
-    ),
-    Case(
-        "but a hidden regex beats a visible string",
-        ["xabc"], ["x"], "a.c", (1, 4, 1, 4, 0, 0),
-        conditions={"stop_regex": "a.c", "visible_stop": "abc"},
-    ),
-    Case(
-        "min_tokens: what was complete is text, and may be the beginning of a longer match",
-        ["abab", "ab"], ["", ""], "(?:ab)+", (0, 6, 0, 6, 1, 0),
-        conditions={"stop_regex": "(?:ab)+", "max_match_length": 6, "min_tokens": 1},
-    ),
-    Case(
-        "min_tokens: a match that ended is not found again, one that overlaps it is",
-        ["aaa", "-a"], ["", "a"], "a[-a]{1,2}a", (1, 5, 1, 5, 1, 0),
-        conditions={"stop_regex": "a[-a]{1,2}a", "min_tokens": 1},
-    ),
-    Case(
-        "after a section the matcher begins afresh, so ^ is there",
-        ["ab", "<go>a", "b"], ["ab", "<go>", ""], "^ab", (6, 8, 6, 8, 2, 1),
-        conditions={"stop_regex": "^ab", **INSIDE},
-    ),
-    Case(
-        "after a section a look-behind sees all that came before the gate opened",
-        ["ab", "ab", "<go>c"], ["ab", "ab", "<go>"], "(?<=bab<go>)c", (8, 9, 8, 9, 2, 2),
-        conditions={"stop_regex": "(?<=bab<go>)c", **INSIDE},
-    ),
-    Case(
-        "braces that are not a repeat are letters, as in re",
-        ["foo", "fox{e<=1}"], ["foo", ""], "(?:fox){e<=1}", (3, 12, 3, 12, 1, 1),
-        conditions={"stop_regex": "(?:fox){e<=1}"},
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_case_outputs_the_expected_texts(case: Case) -> None:
-    tokens = [token.encode() if isinstance(token, str) else token for token in case.tokens]
-    tokenizer = MockTokenizer.from_tokens(tokens)
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(**case.conditions))
-    gives = []
-    for token_id in range(len(tokens)):
-        if decoder.finished:
-            break
-        gives.append(decoder.step(token_id).text)
-    assert gives == list(case.gives)
-    if case.flush is not None:
-        assert decoder.flush().text == case.flush
-    if case.stop is None:
-        assert decoder.match is None
-    else:
-        hidden = "include_stop_str_in_output" not in case.conditions
-        visible = case.stop in case.conditions.get("visible_stop", ()) or not hidden
-        assert decoder.match == StopMatch(case.stop, visible, *case.span)
-        assert decoder.finish_reason == "stop"
-
-
-def test_no_text_after_a_stop_is_output_for_any_cut() -> None:
-    text, pattern = "He said:\n\nUser 12: hi", r"\n+(?i:user) \d{1,3}:"
-    conditions = StopConditions(stop_regex=pattern, max_match_length=20)
-    for size in range(1, len(text) + 1):
-        pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        tokenizer = MockTokenizer.from_tokens([piece.encode() for piece in pieces])
-        decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.feed(range(len(pieces))).text == "He said:"
-        match = decoder.match
-        assert match is not None
-        assert (match.start, match.end) == (8, 18)
-        assert text[match.start : match.end] == "\n\nUser 12:"
-
-
-# --- what is rejected -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given_", "kind"),
-    [
-        ({"stop_regex": True}, TypeError),
-        ({"stop_regex": 1}, TypeError),
-        ({"stop_regex": [None]}, TypeError),
-        ({"stop_regex": [b"a"]}, TypeError),
-        ({"stop_regex": [re.compile("a")]}, TypeError),
-        ({"stop_regex": "a", "max_match_length": 0}, ValueError),
-        ({"stop_regex": "a", "max_match_length": -1}, ValueError),
-        ({"stop_regex": "a", "max_match_length": True}, ValueError),
-        ({"stop_regex": "a", "max_match_length": 1.0}, TypeError),
-        ({"stop_regex": "a", "max_match_length": "1"}, TypeError),
-        ({"stop_regex": "abc", "max_match_length": 2}, ValueError),
-        ({"max_match_length": 2}, ValueError),
-        ({"stop": "a", "max_match_length": 2}, ValueError),
-    ],
-)
-def test_bad_arguments_are_rejected(given_: dict[str, Any], kind: type[Exception]) -> None:
-    with pytest.raises(kind):
-        StopConditions(**given_)
 
 
 # --- conditions as data ---------------------------------------------------------------------------
@@ -481,83 +295,3 @@ def test_the_error_for_a_request_says_to_set_max_match_length() -> None:
     found = from_sglang(request, max_match_length=5)
     assert found == StopConditions(stop_regex="a+b", max_match_length=5, max_tokens=9)
     assert from_sglang({"stop": "a"}, max_match_length=5) == StopConditions("a")
-
-
-def test_a_stream_with_regexes_can_be_pickled() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="(?<=a)bc"))
-    decoder.step(0)
-    for other in (pickle.loads(pickle.dumps(decoder)), decoder.fork()):
-        assert (other.jailed, other.step(1).stop_reason) == ("b", "(?<=a)bc")
-
-
-# --- snapshots from outside -----------------------------------------------------------------------
-
-
-CONTEXTS: list[Any] = [
-    ["b"], ["a", "b"], ["aa"], [""], ["", "a"], ["a", ""], ["\ud800"], [1], [None], [[]], "a", 1,
-    {"a": 1}, ["a"] * 100_000,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("pattern", ["ab+c", "(?<=a)b+c", "^b+c", r"\bb+c"])
-def test_hostile_contexts_are_rejected_or_harmless(pattern: str, context: Any) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
-    conditions = StopConditions(stop_regex=pattern, max_match_length=5)
-    decoder = StopSequenceDecoder(tokenizer, conditions)
-    decoder.step(0)
-    snapshot = decoder.snapshot()
-    assert StopSequenceDecoder.restore(tokenizer, snapshot).jailed == decoder.jailed
-    changed = resealed(snapshot, {"clean": [None, 0, 0, context]})
-    try:
-        other = StopSequenceDecoder.restore(tokenizer, changed)
-    except SnapshotError:
-        return
-    other.feed([] if other.finished else [0, 0, 1])
-    assert len(json.dumps(other.snapshot())) <= 600
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        ("ab+c", "xxab"),
-        ("(?<=a)b+c", "xxab"),
-        ("(?<=a)b+c", "a"),
-        ("^ab+c", "ab"),
-        (r"(?m)^ab+c", "x\nab"),
-        (r"\bab+c", "x ab"),
-        ("(?<!-)ab+c", "-xab"),
-        ("(?s)..c", "xab"),
-    ],
-)
-def test_a_stream_continues_from_its_context(pattern: str, text: str) -> None:
-    """Also if only the letters of the context are known of what was output."""
-    tokenizer = MockTokenizer.from_tokens([letter.encode() for letter in "abcx-\n "])
-    ids = ["abcx-\n ".index(letter) for letter in text]
-    conditions = StopConditions(stop_regex=pattern, max_match_length=6)
-    for ends in itertools.product(range(7), repeat=3):
-        decoder = StopSequenceDecoder(tokenizer, conditions)
-        decoder.feed(ids)
-        moved = StopSequenceDecoder.restore(tokenizer, json.loads(json.dumps(decoder.snapshot())))
-        assert moved.jailed == decoder.jailed
-        assert moved.feed(ends) == decoder.feed(ends)
-        assert moved.match == decoder.match
-
-
-@pytest.mark.parametrize(
-    "conditions",
-    [
-        {"stop_regex": ["("]},
-        {"stop_regex": ["a+"]},
-        {"stop_regex": "a", "max_match_length": "5"},
-        {"stop_regex": [1]},
-        {"stop_regex": ["\ud800"]},
-        {"max_match_length": 1},
-    ],
-)
-def test_hostile_conditions_are_rejected(conditions: dict[str, Any]) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"ab", b"c"])
-    snapshot = StopSequenceDecoder(tokenizer, StopConditions(stop_regex="a")).snapshot()
-    with pytest.raises(SnapshotError):
-        StopSequenceDecoder.restore(tokenizer, resealed(snapshot, {"conditions": conditions}))

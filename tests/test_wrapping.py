@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,46 +79,21 @@ Read = Callable[[Any, list[int]], tuple[Any, str]]
 """From a tokenizer and ids: the tokenizer that decoded, and the text."""
 
 
-def _stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = DecodeStream(tokenizer, **ALL)
-    return decoder.tokenizer, decoder.feed(ids) + decoder.flush()
+def _fed(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    decoder = kind(tokenizer, **ALL)
+    given = decoder.feed(ids)
+    return decoder.tokenizer, getattr(given, "text", given) + decoder.pending_text
 
 
-def _stops(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = StopSequenceDecoder(tokenizer, StopConditions("\0never"), **ALL)
-    return decoder.tokenizer, decoder.feed(ids).text + decoder.flush().text
-
-
-def _sequence(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    sequence = TextSequence(tokenizer, ids)
-    return sequence.tokenizer, sequence.text + sequence.pending_text
-
-
-def _restored(kind: Any, tokenizer: Any, ids: list[int]) -> Any:
-    """A decoder of ``kind``: made by hand for half of the ids, then restored."""
+def _restored(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
+    """A decoder of a wrapper that was made by hand for half of the ids, then restored."""
     made = kind(HuggingFaceTokenizer(getattr(tokenizer, "backend_tokenizer", tokenizer)), **ALL)
-    made.step_batch(ids[: len(ids) // 2])
+    half = len(ids) // 2
+    first = made.feed(ids[:half])
     restored = kind.restore(tokenizer, made.snapshot())
-    restored.step_batch(ids[len(ids) // 2 :])
-    return restored
-
-
-def _restored_stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = _restored(DecodeStream, tokenizer, ids)
-    assert decoder.num_tokens == len(ids)
-    return decoder.tokenizer, decoder.tokenizer.decode(ids, **ALL)
-
-
-def _restored_stops(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = _restored(StopSequenceDecoder, tokenizer, ids)
-    decoder.flush()
-    assert decoder.num_characters == len(decoder.tokenizer.decode(ids, **ALL))
-    return decoder.tokenizer, decoder.tokenizer.decode(ids, **ALL)
-
-
-def _restored_sequence(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    sequence = _restored(TextSequence, tokenizer, ids)
-    return sequence.tokenizer, sequence.text + sequence.pending_text
+    last = restored.feed(ids[half:])
+    text = "".join(getattr(given, "text", given) for given in (first, last))
+    return restored.tokenizer, text + restored.pending_text
 
 
 def _pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
@@ -204,11 +180,18 @@ def _subject(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     return known, known.decode(ids, **ALL)
 
 
-ENTRIES = [
-    *(_stream, _stops, _sequence, _restored_stream, _restored_stops, _restored_sequence),
-    *(_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
-    *(_mlx_lm, _dynamo, _library, _logprobs, _generate, _subject),
-]
+DECODERS = (DecodeStream, StopSequenceDecoder, TextSequence)
+ENTRIES: dict[str, Read] = {
+    **{f"{kind.__name__}": partial(_fed, kind) for kind in DECODERS},
+    **{f"{kind.__name__}.restore": partial(_restored, kind) for kind in DECODERS},
+    **{
+        read.__name__[1:]: read
+        for read in (
+            *(_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
+            *(_mlx_lm, _dynamo, _library, _logprobs, _generate, _subject),
+        )
+    },
+}
 
 
 @pytest.fixture
@@ -222,11 +205,11 @@ def is_quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.usefixtures("is_quiet")
 @pytest.mark.parametrize("given", [lambda it: it, Fast], ids=["tokenizers", "transformers"])
-@pytest.mark.parametrize("read", ENTRIES, ids=lambda each: each.__name__[1:])
-def test_every_entry_point_wraps_it(read: Read, given: Callable[[Tokenizer], Any]) -> None:
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]) -> None:
     library = ZOO["byte_level_trained"]()
     tokenizer, ids = given(library), library.encode(f"{TEXT} .").ids
-    decoded_by, text = read(tokenizer, ids)
+    decoded_by, text = ENTRIES[name](tokenizer, ids)
     assert text == library.decode(ids, skip_special_tokens=False)
     if decoded_by is not None:
         assert decoded_by is tokenizer_for(tokenizer)
@@ -308,7 +291,7 @@ def test_a_wrapped_object_is_freed_and_can_be_copied() -> None:
     assert wrapper() is None
 
 
-@pytest.mark.parametrize("name", [*ZOO])
+@pytest.mark.parametrize("name", ["byte_level", "wordpiece", "byte_fallback_strip", "ctc"])
 @pytest.mark.parametrize("is_special", [True, False])
 def test_tokens_that_are_added_between_streams_are_known(name: str, is_special: bool) -> None:
     library = ZOO[name]()

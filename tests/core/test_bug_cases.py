@@ -13,6 +13,7 @@ import pytest
 
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
+from tests.stop_model import Conditions, Model, Situation
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
 """The collection that ours was taken from, where it lies beside the repository."""
@@ -66,6 +67,21 @@ def test_one_by_one_all_at_once_and_in_random_groups(case: BugCase) -> None:
     if not (case.stop or case.prompt):
         stream = DecodeStream(tokenizer_of(case))
         assert "".join(stream.step_batch(range(size))) + stream.flush() == case.expected_text
+
+
+def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:
+    decoder, size = decoder_of(case), len(case.tokens)
+    names = ("stop", "visible_stop", "min_tokens")
+    situation = Situation(
+        (*case.tokens, *case.prompt),
+        case.skipped,
+        conditions=Conditions(**{name: getattr(decoder.conditions, name) for name in names}),
+        prompt=tuple(range(size, size + len(case.prompt))),
+        operations=tuple(range(size)),
+    )
+    seen = Model(situation).after(size, flush=case.expected_finish)
+    assert (seen.text, seen.finish_reason) == (case.expected_text, case.expected_finish)
+    assert seen.stop_reason == case.expected_stop_reason
 
 
 def test_a_snapshot_between_any_two_tokens(case: BugCase) -> None:

@@ -8,8 +8,6 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
@@ -90,22 +88,6 @@ def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores:
     assert pieces_of(chunks) == [("r", "你你")]
 
 
-@given(st.lists(st.integers(1, 5), min_size=60, max_size=200), st.sampled_from(["<x", "<<x"]))
-def test_few_ids_are_kept_while_the_text_before_them_is_jailed(ids: list[int], stop: str) -> None:
-    tokenizer = MockTokenizer.from_tokens([b"<", b"1", b"2", b"3", b"4", b"5", b"a"], range(1, 6))
-    sections = {"r": (1, 2), "q": (3, 1), "s": (4, 3)}
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(stop), sections=sections)
-    plain = StopSequenceDecoder(tokenizer, sections=sections)
-    decoder.step(0)
-    for token_id in ids:
-        decoder.step(token_id)
-        plain.step(token_id)
-        assert len(decoder.snapshot().get("since", [])) <= 64
-    chunk = decoder.step(6)
-    section = section_of(plain)
-    assert pieces_of([chunk]) == ([(None, "<"), (section, "a")] if section else [(None, "<a")])
-
-
 @pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.parametrize("prompt", [[], [0]])
 def test_few_ids_are_kept_while_a_character_is_unfinished(
@@ -129,20 +111,6 @@ def test_few_ids_are_kept_while_a_character_is_unfinished(
     chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
     # On the windowed route, a character is of the token that decides it.
     assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
-
-
-@pytest.mark.parametrize(
-    ("prompt", "starts_inside", "section"),
-    [([], None, None), ([3], None, "r"), ([3, 2], None, None), ([], True, "r"), ([3], False, None)],
-)
-def test_the_prompt_or_the_caller_says_where_a_stream_begins(
-    prompt: list[int], starts_inside: bool | None, section: str | None
-) -> None:
-    decoder = StopSequenceDecoder(
-        TOKENIZER, prompt_token_ids=prompt, sections=ONE, starts_inside=starts_inside
-    )
-    assert section_of(decoder) == section
-    assert decoder.step(4).section == section
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import numpy as np
 import pytest
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, Sequence
-from streamdec.errors import SnapshotError, TokenIdError
-from tests.support.snapshots import resealed
 from tests.support.zoo import UNCOMPILED
 
 TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>"]
@@ -46,40 +41,7 @@ def test_specials_are_shown_by_default(tokenizer: MockTokenizer) -> None:
     assert Sequence(tokenizer, [A, SPECIAL], skip_special_tokens=True).text == "a"
 
 
-def test_append_text_needs_an_encoder() -> None:
-    class Mute:
-        def decode(self, token_ids: Any, *, skip_special_tokens: bool = True) -> str:
-            return "a" * len(token_ids)
-
-    with pytest.raises(TypeError, match="a tokenizer that encodes"):
-        Sequence(Mute()).append_text("a")
-
-
-def test_after_an_error_the_ids_before_it_are_part_of_the_sequence(
-    tokenizer: MockTokenizer,
-) -> None:
-    sequence = Sequence(tokenizer, unknown_ids="error")
-    with pytest.raises(TokenIdError) as raised:
-        sequence.feed([A, B, 77, A])
-    assert raised.value.index == 2
-    assert (sequence.text, sequence.token_ids) == ("a b", [A, B])
-    with pytest.raises(TokenIdError):
-        sequence.append_token(-1)
-    assert sequence.token_ids == [A, B]
-
-
 # --- cutting back ---------------------------------------------------------------------------------
-
-
-def test_truncate_undoes_the_removed_tokens(tokenizer: MockTokenizer) -> None:
-    sequence = Sequence(tokenizer, [A, LEAD, REST, B])
-    sequence.truncate(4)
-    assert sequence.text == "a你 b"
-    sequence.truncate(2)
-    assert (sequence.text, sequence.held) == ("a", b"\xe4")
-    assert sequence.append_token(A) == "\ufffda"
-    sequence.truncate(0)
-    assert (sequence.text, sequence.token_ids, sequence.read_offset) == ("", [], 0)
 
 
 def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTokenizer) -> None:
@@ -130,78 +92,19 @@ def test_truncate_on_the_windowed_route(name: str) -> None:
     assert sequence.text == tokenizer.decode(ids)
 
 
-@pytest.mark.parametrize(
-    ("length", "error"),
-    [(-1, ValueError), (3, ValueError), (1.0, TypeError), (True, TypeError), (None, TypeError)],
-)
-def test_truncate_rejects_bad_lengths(
-    tokenizer: MockTokenizer, length: Any, error: type[Exception]
-) -> None:
-    sequence = Sequence(tokenizer, [A, B])
-    with pytest.raises(error, match="num_tokens must be"):
-        sequence.truncate(length)
-    assert sequence.token_ids == [A, B]
+def test_truncate_takes_a_release_back() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"\xe4", b"\xbd\xa0", b"b"])
+    sequence = Sequence(tokenizer, [0, 1])
+    assert sequence.release() == "\ufffd"
+    sequence.feed([2, 3])
+    assert sequence.text == "a\ufffd\ufffd\ufffdb"
+    sequence.truncate(2)
+    assert (sequence.text, sequence.held) == ("a\ufffd", b"")
+    sequence.truncate(1)
+    assert (sequence.text, sequence.feed([1, 2])) == ("a", "你")
 
 
-# --- copies ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fork", [Sequence.fork, copy.copy, copy.deepcopy])
-def test_a_fork_is_independent(tokenizer: MockTokenizer, fork: Any) -> None:
-    sequence = Sequence(tokenizer, [A, LEAD])
-    other = fork(sequence)
-    other.append_token(REST)
-    sequence.append_token(A)
-    assert (sequence.text, other.text) == ("a\ufffda", "a你")
-    assert (sequence.token_ids, other.token_ids) == ([A, LEAD, A], [A, LEAD, REST])
-
-
-def test_the_snapshot_of_another_class_is_rejected(tokenizer: MockTokenizer) -> None:
-    sequence = Sequence(tokenizer, [A])
-    snapshot = sequence.snapshot()
-    with pytest.raises(SnapshotError, match="of an unknown class: 'stop_sequence'"):
-        Sequence.restore(tokenizer, resealed(snapshot, {"machine": "stop_sequence"}))
-    with pytest.raises(SnapshotError, match="another tokenizer"):
-        Sequence.restore(MockTokenizer.from_tokens([b"a"]), snapshot)
-    for token_ids in (3, "ab", [-1], [None], [[A]], [True], None):
-        with pytest.raises(SnapshotError):
-            Sequence.restore(tokenizer, resealed(snapshot, {"token_ids": token_ids}))
-    for nothing in (None, 3, "ab", [1]):
-        with pytest.raises(SnapshotError):
-            Sequence.restore(tokenizer, nothing)  # type: ignore[arg-type]
-
-
-FOREIGN: list[dict[str, Any]] = [
-    {"clean": [["e4"]]},
-    {"counts": [7, 0, 0]},
-    {"end": [[], "length", None]},
-    {"since": [1]},
-    {"spans": [0, []]},
-]
-TAKEN: list[dict[str, Any]] = [
-    {"num_prompt_tokens": 7},
-    {"releases": [0]},
-    {"releases": [2]},
-    {"releases": [True]},
-    {"releases": [1, 1]},
-    {"releases": 1},
-    {"token_ids": [77], "options": {"skip_special_tokens": False, "unknown_ids": "error"}},
-]
-
-
-@pytest.mark.parametrize("change", [*FOREIGN, *TAKEN])
-def test_a_malformed_snapshot_of_a_sequence_is_rejected(
-    tokenizer: MockTokenizer, change: dict[str, Any]
-) -> None:
-    with pytest.raises(SnapshotError):
-        Sequence.restore(tokenizer, resealed(Sequence(tokenizer, [A]).snapshot(), change))
-
-
-def test_the_repr_of_a_sequence_has_its_length_and_the_end_of_its_text(
-    tokenizer: MockTokenizer,
-) -> None:
-    assert repr(Sequence(tokenizer, [A, B])) == "<Sequence 2 tokens, 'a b'>"
-    assert len(repr(Sequence(tokenizer, [A] * 1000))) < 80
+# --- snapshots ------------------------------------------------------------------------------------
 
 
 def test_a_sequence_that_was_released_twice_has_a_snapshot_that_restores() -> None:

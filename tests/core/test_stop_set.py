@@ -95,31 +95,16 @@ def test_a_set_that_grows_evicts_others_without_a_new_request(
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])
-def test_stored_texts_are_bounded_and_the_text_stays_right(most: int) -> None:
+def test_stored_texts_are_bounded(tokenizer: MockTokenizer, most: int) -> None:
+    """The text stays right: law 0 (``with_small_caches``)."""
     conditions = StopConditions(["1 2 3 4 ", "é!", "9 9 9"], min_tokens=3)
     chooser = random.Random(most)
-    jobs = [chooser.choices([1, 2, 3, 9, 10, 11, 201, 202, 209, 300], k=60) for _ in range(40)]
-    jobs.append([5, 1, 2, 3, 4])
-
-    def run(tokenizer: MockTokenizer, job: list[int]) -> tuple[object, ...]:
-        decoder = StopSequenceDecoder(tokenizer, conditions)
-        chunks = []
-        for token_id in job:
-            chunks.append(decoder.step(token_id))
-            if decoder.finished:
-                break
-        return chunks, decoder.flush(), decoder.match
-
-    warm = MockTokenizer.from_tokens([*WORDS, *HALVES])
-    expected = [run(warm, job) for job in jobs]
-    assert expected == [run(warm, job) for job in jobs]
-    assert expected[-1][1].finish_reason == "stop"  # type: ignore[attr-defined]
     with small_caches(most):
-        tokenizer = MockTokenizer.from_tokens([*WORDS, *HALVES])
         stops = set_of(tokenizer, conditions)
-        for job, want in zip(jobs, expected, strict=True):
-            assert run(tokenizer, job) == want
-            assert stops.num_stored <= most
+        for _ in range(40):
+            decoder = StopSequenceDecoder(tokenizer, conditions)
+            decoder.feed(chooser.choices([1, 2, 3, 9, 10, 11, 201, 202, 209, 300], k=60))
+            assert 0 < stops.num_stored <= most
 
 
 def test_threads_share_sets_that_come_and_go(

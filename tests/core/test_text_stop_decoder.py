@@ -161,60 +161,56 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
     assert other.match == decoder.match is not None
 
 
-def _snapshot() -> dict[str, Any]:
-    decoder = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
-    decoder.step("<\nUser:>é\nUs")
-    return decoder.snapshot()
-
-
+GOOD = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
+GOOD.step("<\nUser:>é\nUs")
+BEGUN = TextStopDecoder(StopConditions("ab", ignore_stops_between=("<a", "b>")))
+BEGUN.step("x<")
 NESTED: Any = []
 for _ in range(480):
     NESTED = [NESTED]
+VALUES: list[Any] = [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True]
+AS_IF_LEFT_OUT: list[dict[str, Any]] = [{"end": None}, {"seen": None}, {"conditions": []}]
+WRONG: list[dict[str, Any]] = [
+    {"surprise": 1},
+    *({"counts": counts} for counts in ([0, 2, 2], [0, 3, 2], [0, 3, 4], [0, 4, 8])),
+    {"seen": [0, [], [*"User"], []]},
+    {"seen": [0, [], [*"\nUser:"], []]},
+    {"seen": [0, ["x"], [*"\nUs"], []]},
+    {"seen": [0, [], [*"\nUs"], [*">"]]},
+    {"seen": [0, [], ["\nUs"], []]},
+    {"seen": [7, [], [], []]},
+    {"seen": [0, [], []]},
+    {"match": [False, 0, 1, 0, 1, None, 0]},
+    {"conditions": {"max_tokens": 3}},
+    *(
+        {name: value}
+        for name in ("format", "machine", "conditions", "counts", "seen", "end")
+        for value in VALUES
+    ),
+]
 
 
-@pytest.mark.parametrize("wrong", [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True])
-@pytest.mark.parametrize("name", ["format", "machine", "conditions", "counts", "seen", "end"])
-def test_a_snapshot_with_one_wrong_field_is_rejected(name: str, wrong: Any) -> None:
-    snapshot = resealed(_snapshot(), {name: wrong})
-    if (name, wrong) in (("end", None), ("seen", None), ("conditions", [])):
-        return  # as if the field were left out; see below
-    with pytest.raises(SnapshotError):
-        TextStopDecoder.restore(snapshot)
-
-
-def test_a_snapshot_is_checked_as_a_whole() -> None:
-    good = _snapshot()
-    assert TextStopDecoder.restore(good).jailed == "\nUs"
-    for wrong in (
-        {**good, "surprise": 1},
-        resealed(good, {"surprise": 1}),
-        resealed(good, {"counts": [0, 2, 2]}),
-        resealed(good, {"counts": [0, 3, 2]}),
-        resealed(good, {"counts": [0, 3, 4]}),
-        resealed(good, {"counts": [0, 4, 8]}),
-        resealed(good, {"seen": [0, [], [*"User"], []]}),
-        resealed(good, {"seen": [0, [], [*"\nUser:"], []]}),
-        resealed(good, {"seen": [0, ["x"], [*"\nUs"], []]}),
-        resealed(good, {"seen": [0, [], [*"\nUs"], [*">"]]}),
-        resealed(good, {"seen": [0, [], ["\nUs"], []]}),
-        resealed(good, {"seen": [7, [], [], []]}),
-        resealed(good, {"seen": [0, [], []]}),
-        resealed(good, {"match": [False, 0, 1, 0, 1, None, 0]}),
-        resealed(good, {"conditions": {"max_tokens": 3}}),
-        StopSequenceDecoder(TOKENIZER, StopConditions("a")).snapshot(),
-        [good],
-    ):
-        with pytest.raises(SnapshotError):
-            TextStopDecoder.restore(wrong)  # type: ignore[arg-type]
-    with pytest.raises(SnapshotError, match="the snapshot is of a TextStopDecoder"):
-        StopSequenceDecoder.restore(TOKENIZER, good)
-
-
-def test_a_snapshot_has_the_end_of_one_text() -> None:
-    decoder = TextStopDecoder(StopConditions("ab", ignore_stops_between=("<a", "b>")))
-    decoder.step("x<")
+@pytest.mark.parametrize(
+    ("decoder", "change"),
+    [
+        *((GOOD, change) for change in WRONG if change not in AS_IF_LEFT_OUT),
+        *((BEGUN, {"seen": [0, [], ["a"], ends]}) for ends in (["<"], ["<", "a"])),
+        (BEGUN, {"seen": [True, [], [], ["b"]]}),
+    ],
+)
+def test_a_snapshot_that_cannot_be_right_is_rejected(
+    decoder: TextStopDecoder, change: dict[str, Any]
+) -> None:
     snapshot = decoder.snapshot()
-    assert snapshot["seen"] == [0, [], [], ["<"]]
-    for wrong in ([0, [], ["a"], ["<"]], [0, [], ["a"], ["<", "a"]], [True, [], [], ["b"]]):
+    assert TextStopDecoder.restore(snapshot).jailed == decoder.jailed
+    with pytest.raises(SnapshotError):
+        TextStopDecoder.restore(resealed(snapshot, change))
+
+
+def test_a_snapshot_is_of_this_class_and_unchanged() -> None:
+    others: list[Any] = [{**GOOD.snapshot(), "surprise": 1}, [GOOD.snapshot()]]
+    for wrong in (*others, StopSequenceDecoder(TOKENIZER, StopConditions("a")).snapshot()):
         with pytest.raises(SnapshotError):
-            TextStopDecoder.restore(resealed(snapshot, {"seen": wrong}))
+            TextStopDecoder.restore(wrong)
+    with pytest.raises(SnapshotError, match="the snapshot is of a TextStopDecoder"):
+        StopSequenceDecoder.restore(TOKENIZER, GOOD.snapshot())

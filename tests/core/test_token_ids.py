@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import enum
 import math
-import pickle
 from typing import Any
 
 import numpy as np
@@ -63,11 +62,6 @@ def test_a_long_object_is_cut_short_in_the_message() -> None:
     with pytest.raises(TokenIdError) as raised:
         check_token_id("x" * 10_000)  # type: ignore[arg-type]
     assert len(str(raised.value)) < 200
-
-
-def test_pickled_errors_keep_their_attributes() -> None:
-    error = pickle.loads(pickle.dumps(TokenIdError("m", "x", 4)))
-    assert (str(error), error.token_id, error.index) == ("m", "x", 4)
 
 
 def test_lists_and_tuples_are_not_copied() -> None:

@@ -1,9 +1,17 @@
-"""Tokens that are always the same bytes, the table behind them, and how a prompt is read."""
+"""Decoding rules: what is read of a prompt, and unknown ids. Their texts: ``tests/laws.py``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder
+from streamdec.core.decode_options import ByteFallbackMode, Options
+from streamdec.core.rules.base import TokenRule
+from streamdec.core.rules.byte_fallback import fallback_byte, fallback_bytes
+from streamdec.core.rules.compile import compile_rule
 from streamdec.errors import TokenIdError
 from streamdec.protocols import (
     CTC,
@@ -14,36 +22,8 @@ from streamdec.protocols import (
     Metaspace,
     RawBytes,
     TextRules,
+    WordPiece,
 )
-from tests.core.rule_tables import Table, Touched
-
-# --- prompts --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("prompt", "pending"),
-    [
-        ([], b""),
-        ([b"\xe4"], b"\xe4"),
-        ([b"\xe4", b"\xbd"], b"\xe4\xbd"),
-        ([b"\xf0\x9f", b"<s>", b"\x99"], b"\xf0\x9f\x99"),
-        ([b"\xe4", b"<s>", b"<s>"], b"\xe4"),
-        ([b"\xe4", b"\xbd\xa0"], b""),
-        ([b"\xbd\xbd\xbd\xe4"], b"\xe4"),
-        ([b"\xed", b"\xa0"], b""),
-        ([b"\xff"], b""),
-    ],
-)
-def test_a_prompt_leaves_its_unfinished_character(prompt: list[bytes], pending: bytes) -> None:
-    table = Table(RawBytes(), *prompt, b"<s>", special=[b"<s>"])
-    assert table.machine.prime(table.ids[:-1]) == (None, pending)
-
-
-def test_unknown_ids_in_a_prompt_interrupt_a_character_only_if_they_are_shown() -> None:
-    assert Table(RawBytes(), b"\xe4").machine.prime([0, 9]) == (None, b"\xe4")
-    table = Table(RawBytes(), b"\xe4", unknown_ids="replace")
-    assert table.machine.prime([0, 9]) == (None, b"")
-
 
 LONG = 100_000
 RULES: list[DecodingRule | TextRules] = [
@@ -58,27 +38,97 @@ RULES: list[DecodingRule | TextRules] = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_only_the_needed_end_of_a_long_prompt_is_read(
-    rule: DecodingRule | TextRules,
-) -> None:
-    table = Table(rule, "a", "b", special=["<s>"])
+class Touched(list[int]):
+    """A list that counts how many of its items were looked at; a part of it counts for it."""
+
+    def __init__(self, items: list[int], whole: Touched | None = None) -> None:
+        super().__init__(items)
+        self.touched = 0
+        self.whole = self if whole is None else whole
+
+    def _counted(self, items: Iterator[int]) -> Iterator[int]:
+        for item in items:
+            self.whole.touched += 1
+            yield item
+
+    def __iter__(self) -> Iterator[int]:
+        return self._counted(super().__iter__())
+
+    def __reversed__(self) -> Iterator[int]:
+        return self._counted(super().__reversed__())
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        if isinstance(place, slice):
+            return Touched(found, self.whole)
+        self.whole.touched += 1
+        return found
+
+
+# A rule does not keep its tokenizer alive.
+TOKENIZERS = [MockTokenizer.from_tokens([b"a", b"b", b"<s>"], [2], rule) for rule in RULES]
+
+
+@pytest.fixture(params=TOKENIZERS, ids=repr)
+def rule(request: pytest.FixtureRequest) -> TokenRule:
+    return compile_rule(request.param, request.param.rules, Options(byte_fallback="exact"))
+
+
+def test_only_the_needed_end_of_a_long_prompt_is_read(rule: TokenRule) -> None:
     prompt = Touched([0, 1] * (LONG // 2))
-    table.machine.prime(prompt)
+    rule.prime(prompt)
     assert prompt.touched <= 8
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_prompt_of_skipped_tokens_alone_is_read_once(rule: DecodingRule | TextRules) -> None:
-    table = Table(rule, "a", special=["<s>"])
-    prompt = Touched([1] * LONG)
-    assert table.machine.prime(prompt) == (table.machine.start, b"")
+def test_a_prompt_of_skipped_tokens_alone_is_read_once(rule: TokenRule) -> None:
+    prompt = Touched([2] * LONG)
+    assert rule.prime(prompt) == (rule.start, b"")
     assert prompt.touched == LONG
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_bad_ids_among_those_looked_at_are_named(rule: DecodingRule | TextRules) -> None:
-    table = Table(rule, "a", special=["<s>"])
+def test_bad_ids_among_those_looked_at_are_named(rule: TokenRule) -> None:
     for bad in (-1, 2**32, True, 1.0, None):
         with pytest.raises(TokenIdError, match="prompt token"):
-            table.machine.prime([1, bad, 1])  # type: ignore[list-item]
+            rule.prime([2, bad, 2])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("rule", "ids", "texts"),
+    [
+        (CTC(), [9, 9, 0, 9, 0], ["\ufffd", "\ufffd", "a", "\ufffd", "a"]),
+        (Joined(), [9, 0], ["\ufffd", " a"]),
+        (WordPiece(), [9, 0], ["\ufffd", " a"]),
+    ],
+)
+def test_an_unknown_id_that_is_replaced_is_a_token_of_its_own(
+    rule: DecodingRule, ids: list[int], texts: list[str]
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a"], (), rule)
+    assert DecodeStream(tokenizer, unknown_ids="replace").step_batch(ids) == texts
+
+
+PIECES = ["", "a", "<0x4>", "<0x041>", "x0x41>", "<0X41>", "<0x41)", "<0x\u0663>", "<0x\xe9>"]
+PIECES += [f"<0x{a}{b}>" for a in "0+-_ fFgé" for b in "0+-_ fFgé"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_the_library_agrees_which_pieces_are_bytes(piece: str) -> None:
+    byte = fallback_byte(piece)
+    tokenizer = MockTokenizer.from_tokens([piece.encode()], (), ByteFallback())
+    expected = piece if byte is None else bytes([byte]).decode("utf-8", "replace")
+    assert tokenizer.decode([0]) == expected
+    assert fallback_bytes(piece) == (piece.encode() if byte is None else bytes([byte]))
+
+
+@pytest.mark.parametrize(
+    ("byte_fallback", "tokens"),
+    [("exact", [b"b", b"<0x2E>", b"a"]), ("eager", [b"b", "\u2581".encode()])],
+)
+def test_a_stop_in_a_run_begins_in_the_first_token_of_the_run(
+    byte_fallback: ByteFallbackMode, tokens: list[bytes]
+) -> None:
+    tokenizer = MockTokenizer.from_tokens(tokens, (), ByteFallback(Metaspace()))
+    decoder = StopSequenceDecoder(tokenizer, stop=[".", " "], byte_fallback=byte_fallback)
+    assert decoder.feed(range(len(tokens))).finish_reason == "stop"
+    assert decoder.match is not None
+    assert decoder.match.tokens_before == 1

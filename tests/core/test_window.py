@@ -61,7 +61,6 @@ def run(
     return text, memory
 
 
-token_ids = st.lists(st.one_of(st.integers(0, len(PIECES) - 1), st.just(UNKNOWN)))
 runs = st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(1, 80)), max_size=6).map(
     lambda parts: [token_id for token_id, length in parts for _ in range(length)]
 )
@@ -81,12 +80,6 @@ def test_at_most_three_replacement_characters_are_withheld() -> None:
     text, memory = run(Recording(), [9] * 10)
     assert text == "\ufffd" * 7
     assert window_over(Recording()).flush(memory) == "\ufffd" * 3
-
-
-def test_only_replacement_characters_at_the_end_of_a_prompt_are_withheld() -> None:
-    window = window_over(Recording())
-    for prompt, begun in (([0, LEAD], 1), ([0, 9], 1), ([0, *[TRAIL] * 40], 3)):
-        assert window.step(window.prime(prompt), 1)[0] == "\ufffd" * begun + " b"
 
 
 def spaces_between(token_ids: Sequence[int]) -> str:
@@ -127,9 +120,9 @@ def without_repeats(token_ids: Sequence[int]) -> str:
     return "a" * [token_id for token_id, _ in itertools.groupby(kept)].count(1)
 
 
-@pytest.mark.parametrize("count", [1, 30, 31, 32, 33, *range(61, 67), 200])
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 62, 63, 64, 65, 200])
 @pytest.mark.parametrize("blanks", [[0], [7, 0], [0, 7], [7, 7, 7, 0]])
-@pytest.mark.parametrize("repeats", [1, 31, 32, 33, 64])
+@pytest.mark.parametrize("repeats", [1, 32, 64])
 def test_a_blank_that_separates_two_tokens_is_remembered(
     repeats: int, blanks: list[int], count: int
 ) -> None:
@@ -141,28 +134,6 @@ def test_a_blank_that_separates_two_tokens_is_remembered(
     assert text + window.flush(memory) == expected
     after = window.step(window.prime(before), 1)[0]
     assert len(after) == len(expected) - 1
-
-
-def widest(ids: Sequence[int]) -> int:
-    decode = Recording()
-    run(decode, ids)
-    return max(decode.sizes, default=0)
-
-
-QUADRATIC_ELSEWHERE = [[token_id] * 1000 for token_id in (TRAIL, EMPTY, UNKNOWN, LEAD, 9)]
-
-
-@pytest.mark.parametrize("ids", QUADRATIC_ELSEWHERE)
-def test_runs_without_a_complete_character_decode_a_bounded_number_of_ids(ids: list[int]) -> None:
-    decode = Recording()
-    window = window_over(decode)
-    memory = window.prime(())
-    for token_id in ids:
-        decode.sizes.clear()
-        _, memory = window.step(memory, token_id)
-        assert sum(decode.sizes) <= 2 * MAX_WINDOW**2
-        assert len(memory.given) <= 3 * MAX_WINDOW
-    assert widest(ids) <= MAX_WINDOW
 
 
 INSIDE = 6
@@ -189,7 +160,7 @@ def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
     def decode(token_ids: Sequence[int]) -> str:
         return Recording()(token_ids).removeprefix(" ")
 
-    for size in (*range(5), *range(MAX_WINDOW - 5, MAX_WINDOW + 5), *range(60, 200, 7)):
+    for size in (0, 1, 4, *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 130, 200):
         ids = [WORD, *[INSIDE] * size, SPACED]
         text, memory = run(decode, ids)
         assert text + window_over(decode).flush(memory) == decode(ids)
@@ -210,15 +181,6 @@ def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
     assert text == "a"
     assert window.dump(memory) == before
     assert window.step(memory, 0)[0] == "a"
-
-
-@given(ids=token_ids)
-def test_a_state_survives_json(ids: list[int]) -> None:
-    window = window_over(Recording())
-    memory = window.prime(ids[: len(ids) // 2])
-    for token_id in ids[len(ids) // 2 :]:
-        _, memory = window.step(memory, token_id)
-        assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
 
 
 def test_a_state_survives_json_while_text_is_missing() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
-from streamdec.core.decode_options import Options
-from streamdec.core.window import WindowTable
 from streamdec.errors import RewriteError, TokenIdError
 from tests.support.wrappers import Bare
 from tests.support.zoo import UNCOMPILED
@@ -57,14 +55,7 @@ def test_clean_up_is_done_on_the_stream() -> None:
     assert DecodeStream(SlowTokenizer(), [1], clean_up_tokenization_spaces=True).step(3) == "."
 
 
-def test_a_prompts_last_space_is_withheld_from_the_clean_up() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"x ", b"."])
-    bare = DecodeStream(Bare(tokenizer), [0], clean_up_tokenization_spaces=True)
-    compiled = DecodeStream(tokenizer, [0], clean_up_tokenization_spaces=True)
-    assert bare.step(1) == compiled.step(1) == "."
-
-
-@pytest.mark.parametrize(("spaces", "withheld"), [(6, 6), (9, 9), (40, 10)])
+@pytest.mark.parametrize(("spaces", "withheld"), [(1, 1), (6, 6), (9, 9), (40, 10)])
 def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
     spaces: int, withheld: int
 ) -> None:
@@ -75,19 +66,6 @@ def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
     )
     assert compiled.step(2) == " " * (withheld - 1) + "."
     assert bare.step(2) == " " * (withheld - 1) + "."
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        Options(byte_fallback="exact"),
-        Options(unknown_ids="replace"),
-        Options(unknown_ids="error"),
-    ],
-)
-def test_options_that_need_a_table_are_rejected(options: Options) -> None:
-    with pytest.raises(ValueError, match="windowed route"):
-        WindowTable(SlowTokenizer(), options)
 
 
 def test_unknown_ids_can_raise_if_the_tokenizer_has_piece() -> None:
@@ -104,29 +82,12 @@ def test_unknown_ids_can_raise_if_the_tokenizer_has_piece() -> None:
     assert skipping.unknown_tokens == 1
 
 
-class Fickle:
-    """``decode`` changes what it said once a 2 comes."""
+class Waiting:
+    """``decode`` changes its text once a 2 comes, but its end may yet become a character."""
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return ("b" if 2 in token_ids else "a") * len(token_ids)
-
-
-def test_text_taken_back_is_an_error_and_the_stream_stays_as_it_was() -> None:
-    stream = DecodeStream(Fickle())
-    with pytest.raises(RewriteError) as raised:
-        stream.step_batch([0, 0, 2, 0])
-    assert raised.value.chunk is not None
-    assert raised.value.chunk.text == "aa"
-    assert stream.num_tokens == 2
-    assert stream.held == b""
-    assert stream.step(1) == "a"
-
-
-class Waiting(Fickle):
-    """``decode`` takes text back, but its end may yet become a character."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return super().decode(token_ids) + "\ufffd" * (2 in token_ids)
+        is_changed = 2 in token_ids
+        return "ab"[is_changed] * len(token_ids) + "\ufffd" * is_changed
 
 
 def test_text_that_flush_would_reject_is_not_held() -> None:
@@ -162,27 +123,6 @@ def test_what_a_stream_says_of_itself_does_not_raise_what_decode_raises() -> Non
         stream.flush()
     tokenizer.is_repaired = True
     assert stream.step(0) + stream.flush() == "abc"
-
-
-def test_bytes_and_spans_need_the_other_route() -> None:
-    with pytest.raises(ValueError, match="bytes route"):
-        DecodeStream(SlowTokenizer()).step_bytes(1)
-    with pytest.raises(ValueError, match="bytes route"):
-        DecodeStream(SlowTokenizer()).flush_bytes()
-    with pytest.raises(ValueError, match="bytes route"):
-        DecodeStream(SlowTokenizer(), spans=True)
-
-
-class NoOptions:
-    """A tokenizer whose ``decode`` takes ids alone."""
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return ""
-
-
-def test_a_decode_without_skip_special_tokens_is_rejected() -> None:
-    with pytest.raises(TypeError, match=r"decode\(\) must take skip_special_tokens"):
-        DecodeStream(NoOptions())  # type: ignore[arg-type]
 
 
 class Broken:

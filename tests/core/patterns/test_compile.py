@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streamdec.core.patterns import automaton as graph
 from streamdec.core.patterns.compile import parse, quoted, read_pattern
 
 # --- the parser of ``re``
@@ -51,52 +50,9 @@ def test_good_patterns_are_read(source: str) -> None:
     ("why", "source"), [(why, each) for why in BAD for each in BAD[why].split("   ")]
 )
 def test_bad_patterns_are_rejected(why: str, source: str) -> None:
-    with pytest.raises(ValueError, match=f"^stop_regex .*{why}"):
+    with pytest.raises(ValueError, match=f"^stop_regex .*{why}") as raised:
         read_pattern(source, 9)
-
-
-def test_the_parser_yields_the_parts_that_are_known() -> None:
-    """If it yields others in a later Python, patterns are rejected, and this test tells which."""
-    for source in re.split(r"   |\n", GOOD):
-        assert isinstance(parse(source).getwidth()[0], int), source
-    for sources in BAD.values():
-        for source in sources.split("   "):
-            with pytest.raises(ValueError, match=r"^stop_regex ") as raised:
-                read_pattern(source, 9)
-            assert "not supported" not in str(raised.value)
-
-
-A, B = graph.FIRST_TEST, graph.FIRST_TEST * 2
-WORD = (graph.AFTER_WORD, True)
-LOOP = (graph.FORK, None, 1, 3)
-NOT_B = (graph.LOOK, (0, False), 3)
-
-
-@pytest.mark.parametrize(
-    ("source", "nodes"),
-    [
-        ("ab", [(graph.READ, B, 1), (graph.READ, A, 2)]),
-        ("a|b", [(graph.READ, A, 1)]),  # the parser makes a set of it
-        ("(?:)a", [(graph.READ, A, 1)]),
-        ("a{2}", [(graph.READ, A, 1), (graph.READ, A, 2)]),
-        ("a?b", [(graph.FORK, None, 1, 2), (graph.READ, B, 2), (graph.READ, A, 3)]),
-        ("a+", [(graph.READ, A, 1), (graph.FORK, None, 0, 2)]),
-        ("a*b", [(graph.FORK, None, 1, 3), (graph.READ, B, 2), LOOP, (graph.READ, A, 4)]),
-        ("^a", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
-        ("(?m)^a", [(graph.LINE, None, 1), (graph.READ, A, 2)]),
-        (r"(?m)\Aa", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
-        ("(?m)(?-m:^)a", [(graph.PLACE, None, 1), (graph.READ, A, 2)]),
-        (r"\ba", [(graph.BOUNDARY, WORD, 1), (graph.READ, A, 2)]),
-        (r"(?a)\Ba", [(graph.BOUNDARY, (graph.AFTER_ASCII_WORD, False), 1), (graph.READ, A, 2)]),
-        ("(?<!b)a", [(graph.READ, B, 1), (graph.SEEN, 0), NOT_B, (graph.READ, A, 4)]),
-        ("x(?:(?:){60}){60}", [(graph.READ, A, 1)]),
-        ("x(?:|()|(?:))", [(graph.READ, A, 1)]),
-    ],
-)  # fmt: skip
-def test_the_nodes_of_a_pattern(source: str, nodes: list[tuple[object, ...]]) -> None:
-    found = read_pattern(source, 9).automaton.nodes
-    assert [(kind, value, *nexts) for kind, value, nexts, _ in found[:-1]] == nodes
-    assert found[-1].kind == graph.MATCH
+    assert "not supported" not in str(raised.value), "a later Python may parse it otherwise"
 
 
 # --- warnings

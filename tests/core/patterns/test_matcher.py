@@ -62,6 +62,7 @@ def first_match(asked: re.Pattern[str], text: str) -> str | None:
 @example(flags="(?m)", pattern=r"\As", text="k\ns")
 @example(flags="(?m)", pattern=r"(?<=\As)k", text="i\nsk")
 @example(flags="(?m)", pattern="(?-m:^)s", text="\ns")
+@example(flags="(?m)", pattern=r"(?<!\A)sk", text="sk-sk")
 def test_a_match_is_one_of_re(flags: str, pattern: str, text: str) -> None:
     """Any syntax, letters and flags: the stop is the first and longest match that ``re`` finds."""
     try:
