@@ -21,7 +21,6 @@ OF_THEIR_OWN = {
     "backends/_huggingface_encoder.py": "is waited for so long, and no longer",
     "chat/isolated.py": "is made again in a fork, with the pool that it counts for",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
-    "integrations/_row_feed.py": "belongs to the thread of generate, which no fork has",
 }
 """Modules that have locks of another kind, and what they do in a fork."""
 KINDS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier"}

@@ -94,6 +94,10 @@ class WordSuffix(TokenRule):
     def flush(self, state: OpenEnd) -> bytes:
         return state[1].encode()
 
+    def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
+        # A space that is owed is not output: it comes with the next token, if one follows.
+        return self.flush(state), self.start if state[1] else state
+
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
 

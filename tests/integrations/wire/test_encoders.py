@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, get_args
 
 import pytest
@@ -320,7 +321,7 @@ def test_clients_read_the_text_and_the_end_of_each_sample(
         assert read([whole.body()], len(answer)).error == failure
         return
     if name == "chat":  # whole, the reasoning comes first
-        parts = [runs(sorted(each)) for each in parts]
+        parts = [runs(sorted(each, key=itemgetter(0))) for each in parts]
     assert read([whole.body()], len(answer)) == wanted._replace(parts=parts)
 
 
