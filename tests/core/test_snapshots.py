@@ -469,9 +469,9 @@ IMPOSSIBLE: dict[str, list[Any]] = {
     ("name", "state"), [(name, each) for name, states in IMPOSSIBLE.items() for each in states]
 )
 def test_a_state_that_a_rule_cannot_have_is_rejected(name: str, state: Any) -> None:
-    kind = KINDS[name]
+    began: Any = KINDS[name].stream()
     changed = {"clean": [[state, NOTHING, []], 0, 0, []]}
-    assert "has no state" in refused(resealed(kind.stream().snapshot(), changed), kind.tokenizer)
+    assert "has no state" in refused(resealed(began.snapshot(), changed), began.tokenizer)
 
 
 def test_entries_that_end_a_running_stream_are_rejected() -> None:
