@@ -42,13 +42,23 @@ def test_few_names_are_at_the_top() -> None:
     assert len(streamdec.__all__) <= 26
 
 
+def loaded_by(code: str) -> set[str]:
+    """The modules of a process that has run ``code``."""
+    code = f"import sys; {code}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return {*run.stdout.split()}
+
+
 def test_modules_are_imported_on_first_use() -> None:
     """A process that imports streamdec has not imported the libraries that it may use."""
-    code = "import sys, streamdec; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    loaded = {*run.stdout.split()}
+    loaded = loaded_by("import streamdec")
     assert loaded & {"asyncio", "anyio", "tokenizers", "regex", "jinja2", "fastokens"} == set()
     assert [name for name in loaded if name.startswith("streamdec.")] == ["streamdec.lazy"]
+
+
+def test_streams_without_an_event_loop_import_none() -> None:
+    loaded = loaded_by("from streamdec import DecoderPool, iter_chunks, load_tokenizer")
+    assert loaded & {"asyncio", "anyio.lowlevel", "trio"} == set()
 
 
 def test_a_name_that_is_not_exported() -> None:

@@ -25,7 +25,7 @@ from streamdec.core.conditions import StopConditions
 from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
-from streamdec.streams.closing import AsyncClosing
+from streamdec.streams.async_closing import AsyncClosing
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
 from streamdec.streams.text_iterator import iterator_of, warn_of_ended
 from streamdec.streams.token_queue import TokenQueue

@@ -16,7 +16,7 @@ from streamdec import (
     stream,
 )
 from streamdec.protocols import Metaspace
-from streamdec.streams import closing as closing_module
+from streamdec.streams import async_closing
 from streamdec.streams.observers import TokenAttribution
 from tests.streams.engines import Engine
 
@@ -74,7 +74,7 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
 @pytest.mark.asyncio
 async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of a last chunk that could not be handed over."""
-    monkeypatch.setattr(closing_module, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
     closing = asyncio.Event()
 
     async def in_close() -> None:

@@ -19,7 +19,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from streamdec import MockTokenizer, StopSequenceDecoder, TextStream, stream, wrap
-from streamdec.streams import closing
+from streamdec.streams import async_closing
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 IDS = [0, 1, 2, 3]
@@ -255,7 +255,7 @@ def test_closing_is_cancelled_some_seconds_after_the_reader(
     backend: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And never, if the reader is not cancelled."""
-    monkeypatch.setattr(closing, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
     ended: list[str] = []
 
     async def hang(name: str, seconds: float) -> None:
@@ -293,7 +293,7 @@ def test_the_bound_begins_with_the_first_cancellation_of_a_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One cancellation in on_stop bounds the closing of the iterator too."""
-    monkeypatch.setattr(closing, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
 
     class Endless(Iterator):
         async def aclose(self) -> None:

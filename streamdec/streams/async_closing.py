@@ -1,0 +1,233 @@
+"""Close an asynchronous source exactly once, also if its reader is cancelled.
+
+**Shields.** What closes an engine is awaited in a separate task, so a cancellation of the reader
+does not reach it: neither ``task.cancel()`` nor a cancel scope. The reader waits for that task.
+Once the reader is cancelled, it waits for CLOSING_SECONDS at most. Then the closing is cancelled.
+
+**The exception.** An asynchronous generator may hold a cancel scope or a task group across a
+``yield`` (PEP 789). A scope must be exited in the task in which it was entered, and before all
+scopes around it. So such a generator is closed in the reader's task, without a shield: no other
+task may exit its scope, and no shield may stand inside of it. It is cancelled with the reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import inspect
+import math
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from types import AsyncGeneratorType
+from typing import Any, cast
+
+import anyio
+
+from streamdec.errors import SourceError
+from streamdec.streams.closing import Action, BaseClosing
+from streamdec.streams.wakeups import runs_trio
+
+CLOSING_SECONDS = 10.0
+"""Seconds that closing may still take after the reader was cancelled."""
+
+
+class AsyncClosing(BaseClosing):
+    """Closes an asynchronous source, and is an async context manager that closes it."""
+
+    _reader: tuple[Any, Any] = (None, None)
+    """The task that entered this block, and its innermost cancel scope then."""
+
+    async def close(self, cause: BaseException | None = None) -> None:
+        """Do what ``Closing.close`` does."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                if _is_of_generator(action) and self._may_hold_a_scope():
+                    await _awaited(action, cast(Awaitable[object], action()))
+                else:
+                    interrupt = await _shielded(action, self._errors, interrupt)
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes; keep them at a cancellation."""
+        if not isinstance(error, anyio.get_cancelled_exc_class()):
+            super().note_on(error)
+
+    async def __aenter__(self) -> None:
+        self._reader = _current_scope()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await self.close(error)
+        self.note_on(error)
+
+    def _may_hold_a_scope(self) -> bool:
+        """Whether the source may have entered a cancel scope that it has not exited.
+
+        It holds none if the reader is in the scope in which it began to read, or in one around it.
+        """
+        task, scope = self._reader
+        now_task, now = _current_scope()
+        if now_task is not task:
+            return False  # no other task can exit the reader's scopes
+        while scope is not None and scope is not now:
+            scope = getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)
+        return scope is not now
+
+
+def _is_of_generator(action: Action) -> bool:
+    """Whether ``action`` is a method of an asynchronous generator."""
+    return isinstance(getattr(action, "__self__", None), AsyncGenerator)
+
+
+async def _awaited(action: Action, result: Awaitable[object]) -> None:
+    """Await ``result``; SourceError if a generator exits its scopes out of order."""
+    try:
+        await result
+    except BaseException as error:
+        if _is_of_generator(action) and _is_of_scopes(error):
+            raise SourceError(HOLDS_A_SCOPE) from error
+        raise
+
+
+def _is_of_scopes(error: BaseException) -> bool:
+    """Whether a scope across a ``yield`` caused ``error``."""
+    if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
+        return error.split(GeneratorExit)[1] is None
+    return isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
+
+
+HOLDS_A_SCOPE = (
+    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
+    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
+    "a streamdec.TokenQueue"
+)
+
+
+# --- a separate task ------------------------------------------------------------------------------
+
+
+async def _shielded(
+    action: Action, errors: list[Exception], interrupt: BaseException | None
+) -> BaseException | None:
+    """Call ``action``. Await its result in a separate task, if it is awaitable.
+
+    ``errors`` gets its error. ``interrupt`` is an earlier ``task.cancel()``, or None; the result is
+    ``interrupt`` or a later one. (A cancelled scope raises again at the next await.)
+    """
+    owner = getattr(action, "__self__", None)
+    if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
+        return interrupt  # the generator has ended
+    result = action()
+    if not inspect.isawaitable(result):
+        return interrupt
+    done, scope = anyio.Event(), anyio.CancelScope()
+    raised: BaseException | None = None
+    has_begun = False
+
+    async def run() -> None:
+        nonlocal raised, has_begun
+        has_begun = True
+        try:
+            with scope:
+                await _awaited(action, result)
+        except BaseException as error:  # noqa: BLE001 (the reader raises it)
+            raised = error
+        finally:
+            done.set()
+
+    _spawn(run, done)
+    interrupt = await _waited(done, scope, interrupt)
+    if not has_begun:  # asyncio cancels all tasks before the event loop is closed
+        await result
+    if isinstance(raised, Exception):
+        errors.append(raised)
+    elif raised is not None:
+        raise raised
+    return interrupt
+
+
+async def _waited(
+    done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
+) -> BaseException | None:
+    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
+    cancelled = anyio.get_cancelled_exc_class()
+    if interrupt is None:
+        try:
+            await done.wait()
+        except cancelled as error:
+            interrupt = error
+        else:
+            return None
+    with anyio.CancelScope(shield=True):
+        end = anyio.current_time() + CLOSING_SECONDS
+        while not done.is_set():
+            try:
+                with anyio.CancelScope(deadline=end):
+                    await done.wait()
+            except cancelled as error:  # task.cancel() again
+                interrupt = error
+            if anyio.current_time() >= end:
+                scope.cancel()
+                end = math.inf
+    is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
+    return None if is_scope_cancelled else interrupt
+
+
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
+    """Start ``work`` in a new task with this context, but outside its cancel scopes.
+
+    ``done`` is set when the task has ended, also if it was cancelled before it began.
+    """
+    if runs_trio():
+        trio: Any = sys.modules["trio.lowlevel"]
+        context = trio.current_task().context
+
+        async def in_context() -> None:
+            trio.current_task().context = context  # which cannot be entered twice at a time
+            await trio.cancel_shielded_checkpoint()
+            await work()
+
+        trio.spawn_system_task(in_context)
+        return
+    # Not by a task factory: an eager task would enter the context, which this task has entered.
+    task = asyncio.Task(work(), context=_context())
+    _running.add(task)
+
+    def end(task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        done.set()
+
+    task.add_done_callback(end)
+
+
+_running: set[asyncio.Task[None]] = set()
+"""The event loop itself only has weak references to tasks."""
+
+
+def _context() -> contextvars.Context:
+    """Return the context of the running task of asyncio."""
+    task: Any = asyncio.current_task()
+    if hasattr(task, "get_context"):  # from Python 3.12 on
+        return cast(contextvars.Context, task.get_context())
+    referents = gc.get_referents(task)
+    known = (each for each in referents if isinstance(each, contextvars.Context))
+    return next(known, contextvars.copy_context())
+
+
+def _current_scope() -> tuple[Any, Any]:
+    """Return the running task, and its innermost cancel scope or None.
+
+    The scope is in no public attribute. Without it no generator is known to hold a scope.
+    """
+    if runs_trio():
+        task = sys.modules["trio.lowlevel"].current_task()
+        return task, getattr(task, "_cancel_status", None)
+    task = asyncio.current_task()
+    states: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
+    return task, getattr(states.get(task), "cancel_scope", None)
