@@ -36,7 +36,7 @@ class ByteTable(Table):
         return self.rule.elements[token_id]
 
     def step(self, state: State, token_id: int) -> tuple[str, State]:
-        element = self.element(token_id)
+        element = self.rule.elements[token_id]
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
@@ -54,7 +54,9 @@ class ByteTable(Table):
         return text, (after, rest, tails)
 
     def knows(self, token_id: int) -> bool:
-        return self.rule.elements.knows(token_id)
+        elements = self.rule.elements
+        elements[token_id]  # is then stored, if the tokenizer has it
+        return token_id in elements
 
     def is_bounded(self, state: State) -> bool:
         return not self.rule.held(state[0])  # there are too many open runs

@@ -34,7 +34,7 @@ def size_of(text: str) -> int:
 
 def tally_of(text: str) -> int:
     """Return the count of one token with ``text``."""
-    tally = TOKEN + size_of(text)
+    tally = TOKEN + (len(text) if text.isascii() else size_of(text))
     return _shared.setdefault(tally, tally) if len(text) < 64 else tally
 
 

@@ -167,7 +167,7 @@ class Table(ABC):
         """Compute what ``token_id`` does in ``row``, and store it if that can be."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
-        marks, is_stored = 0, self.is_bounded(row.state)
+        marks, is_stored = 0, row is self.idle_row or self.is_bounded(row.state)
         text, after = self.step(row.state, token_id)
         if not self.knows(token_id):
             marks = MOVES | UNKNOWN | (NAMED if self.options.unknown_ids == "error" else 0)

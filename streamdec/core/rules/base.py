@@ -72,17 +72,9 @@ class Elements(dict[int, Element]):
         self._skip = options.skip_special_tokens
         self._unknown = rule.replacement if options.unknown_ids == "replace" else None
 
-    def knows(self, token_id: int) -> bool:
-        """Whether the tokenizer has ``token_id``."""
-        return token_id in self or self._living().piece(token_id) is not None
-
-    def _living(self) -> TableDecoder:
+    def __missing__(self, token_id: int) -> Element:
         decoder = self._decoder()
         assert decoder is not None, "a stream outlived its tokenizer"
-        return decoder
-
-    def __missing__(self, token_id: int) -> Element:
-        decoder = self._living()
         piece = decoder.piece(token_id)
         if piece is None:
             return self._unknown
