@@ -374,7 +374,7 @@ WRONG: dict[str, Rows] = {
         *each("conditions", {"stop": [""]}, [], 3),
         *each("sections", [["r", "a", "a"]], [["r", "a"]], 3, {"r": 1}),
         ({"route": "window"}, ""),
-        ({"another": 0}, "no stream can have these fields: another"),
+        *each("another", 0, None, says="no stream can have these fields: another"),
     ],
     "jailed": [
         *each("clean", *([None, *each, []] for each in WRONG_SECTIONS), says="from 0 to 0"),
