@@ -16,10 +16,19 @@ from tests.support.files import shared
 THINK = ("<think>", "</think>")
 
 
-@pytest.mark.parametrize("spelling", [b" <think>", b"<think>\n", b"<<think>", b".<think>"])
-def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(spelling: bytes) -> None:
-    tokens = [b"<think>", b"a", b"x", b"\n", b" ", b".", b"<", spelling]
-    conditions = StopConditions("x", ignore_stops_between=THINK)
+@pytest.mark.parametrize(
+    ("marker", "spelling"),
+    [
+        *((b"<think>", each) for each in (b" <think>", b"<think>\n", b"<<think>", b".<think>")),
+        (b"<think", b"<thinks"),
+        (b"think>", b"rethink>"),
+    ],
+)
+def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(
+    marker: bytes, spelling: bytes
+) -> None:
+    tokens = [marker, b"a", b"x", b"\n", b" ", b".", b"<", spelling]
+    conditions = StopConditions("x", ignore_stops_between=(marker.decode(), "</think>"))
     decoder = StopSequenceDecoder(MockTokenizer.from_tokens(tokens), conditions, [7])
     assert decoder.feed([1, 2]).text == "ax"
 

@@ -57,6 +57,16 @@ FALLBACK = MockTokenizer.from_tokens(
 )
 
 
+@pytest.mark.parametrize("count", range(14, 40))
+def test_many_markers_by_id_inside_a_character_count_to_the_last(count: int) -> None:
+    """They have no text, so the stream may forget those that a later one takes back."""
+    tokenizer = MockTokenizer.from_tokens([b"\xc3", b"\xa9", b"a", b"<t>", b"</t>"], [3, 4])
+    decoder = StopSequenceDecoder(tokenizer, sections={"r": (3, 4)})
+    markers = [3, 4] * count
+    found = pieces_of(decoder.step_batch([0, *markers[:count], 1, 2]))
+    assert found == ([(None, "é"), ("r", "a")] if count % 2 else [(None, "éa")])
+
+
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
     decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
