@@ -46,8 +46,11 @@ class Encoding:
 
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
+        text: the encoded text; None if it is not known.
         source: the tokenizer. Without it, as after pickling, ``tokens`` and offsets raise
             LookupError unless they are cached.
+        add_special_tokens: whether special tokens were added around the text.
+        special: how special tokens in the text were encoded.
 
     Raises OverflowError for an integer that is not in 0 … 2**32 - 1; ValueError if the number of
     bytes is not a multiple of four.
@@ -163,7 +166,10 @@ class Encoding:
 
 
 def encoding_of(ids: list[int], text: str, source: _Source) -> Encoding:
-    """Return an Encoding without the constructor, which takes too long."""
+    """Return an Encoding of ids from a library; nothing is checked.
+
+    It skips the constructor, which takes as long as encoding a short text.
+    """
     made = Encoding.__new__(Encoding)
     made._ids, made._source, made.text = tuple(ids), source, text
     return made

@@ -143,8 +143,9 @@ class FellBack(NamedTuple):
 class Hook:
     """Base class of hooks; each method does nothing until it is overridden.
 
-    A method blocks the thread or task of its ``event``, so it should be quick. Its exceptions are
-    not propagated; the first of each hook class, method and exception class is logged.
+    Each method gets an ``event``, a named tuple. It runs in the thread or task of the event, and
+    blocks it, so it should be quick. Its exceptions are not propagated; the first of each hook
+    class, method and exception class is logged.
     """
 
     def stream_ended(self, event: StreamEnded) -> None:
@@ -171,10 +172,10 @@ _logged: set[tuple[type, str, type]] = set()
 
 
 def add_hook(hook: Hook) -> Callable[[], None]:
-    """Register ``hook`` for the events of this process, also from another thread.
+    """Register ``hook`` for the events of this process.
 
-    A stream notifies the hooks that are registered when it begins. Returns a function without
-    arguments that removes the hook; a second call does nothing.
+    A stream notifies the hooks that are registered when it begins. May be called from any thread.
+    Returns a function without arguments that removes the hook; a second call does nothing.
 
     Raises TypeError if ``hook`` is not a Hook, or overrides none of its methods; ValueError if it
     is registered already.

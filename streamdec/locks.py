@@ -43,7 +43,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 class Lock:
     """A reentrant lock for ``with``, which is free in a forked child.
 
-    The guarded data may be half-updated there.
+    In the child, the guarded data may be half-updated, as the other thread left it.
     """
 
     __slots__ = ("__weakref__", "inner")

@@ -145,7 +145,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         try:
             text = b"".join(data).decode()
         except UnicodeDecodeError:
-            text = _SPACE
+            text = _SPACE  # so that the rules decode it
         if _SPACE in text:
             return self._whole([self._pieces[i] for i in ids if i not in left_out])
         return text.lstrip(" ") if self.rules.strip_left[1] else text

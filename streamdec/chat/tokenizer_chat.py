@@ -65,7 +65,8 @@ class TokenizerChat:
         unknown = [name for name in options if name not in _OPTIONS]
         if unknown:
             raise TypeError(f"unknown option {unknown[0]!r}; expected {', '.join(_OPTIONS)}")
-        given, made = None, list["ChatTemplate"]()
+        given: Found | None = None
+        made: list[ChatTemplate] = []
         if hasattr(template, "render_with_spans"):
             if options:
                 told = "options cannot be given with a ChatTemplate"

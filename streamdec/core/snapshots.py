@@ -198,7 +198,8 @@ _OF_MALFORMED = (
 def reading(fields: Json, stream: Callable[[], Any]) -> Iterator[None]:
     """Turn any error while ``fields`` are read into a SnapshotError.
 
-    So that no stream is impossible, ``stream`` must then give the same fields in its snapshot.
+    Then take a snapshot of ``stream()``. It must have the same fields: so a snapshot that no stream
+    could have is an error.
     """
     try:
         yield

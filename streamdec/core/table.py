@@ -262,7 +262,7 @@ class Table(ABC):
 
     @abstractmethod
     def checked(self, state: Any) -> State:
-        """Return ``state``, which came from outside; ValueError and others if it is none."""
+        """Return ``state``, which came from outside; raise an error if it cannot be one."""
 
     # --- JSON
 

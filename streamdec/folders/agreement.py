@@ -71,8 +71,8 @@ def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[str
     Malformed files declare nothing: other readers report those that are used.
     """
     found = chain(
-        map(_has(CONFIG, table), _differing(_declared(tokens.config), table)),
-        map(_has(ADDED_TOKENS, table), _differing(_ids(_object(folder, ADDED_TOKENS)), table)),
+        _of_texts(CONFIG, _declared(tokens.config), table),
+        _of_texts(ADDED_TOKENS, _ids(_object(folder, ADDED_TOKENS)), table),
         _of_vocabulary(folder, table),
         *(_of_roles(file, _object(folder, file), tokens.roles, table) for file in _OF_MODEL),
     )
@@ -127,9 +127,14 @@ def _differing(ids: Mapping[str, int], table: Table) -> Iterator[tuple[str, int]
             yield text, token_id
 
 
-def _has(file: str, table: Table) -> Callable[[tuple[str, int]], str]:
-    """Return a function that says how an id in ``file`` differs."""
-    return lambda it: f"{file} has id {it[1]} for {it[0]!r:.60}, but {table.instead(*it)}"
+def _of_texts(file: str, ids: Mapping[str, int], table: Table) -> Iterator[str]:
+    for text, token_id in _differing(ids, table):
+        yield _told(file, text, token_id, table)
+
+
+def _told(file: str, text: str, token_id: int, table: Table) -> str:
+    """Say how an id in ``file`` differs."""
+    return f"{file} has id {token_id} for {text!r:.60}, but {table.instead(text, token_id)}"
 
 
 def _of_vocabulary(folder: Path, table: Table) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _of_vocabulary(folder: Path, table: Table) -> Iterator[str]:
             # Only ASCII is spelled alike everywhere: in a byte-level vocab.json "é" is a byte.
             is_known = text.isascii() and table.id_of(text) is not None
             if table.is_spelled_alike or is_known:
-                yield _has(file, table)((text, token_id))
+                yield _told(file, text, token_id, table)
     if table.is_spelled_alike:
         yield from _of_merges(_lines(folder / "merges.txt"), vocab, table)
 
@@ -178,7 +183,7 @@ def _of_roles(
         if text is None or expected is None or not ids or expected in ids:
             continue
         if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
-            yield f"{_has(file, table)((text, ids[0]))} ({role} in {CONFIG})"
+            yield f"{_told(file, text, ids[0], table)} ({role} in {CONFIG})"
 
 
 def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:

@@ -258,6 +258,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
                 f"{'an' if role == 'assistant' else 'a'} {role} message" for role in begun[text]
             )
             before, is_written, _ = template.text.partition(text)
-            line = f":{before.count(chr(10)) + 1}" if is_written else ""
+            number = before.count("\n") + 1
+            line = f":{number}" if is_written else ""
             found.append(TurnMarker(i, text, f"before {roles}, {place}{line}"))
     return found

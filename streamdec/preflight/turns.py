@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from datetime import datetime
 from importlib import import_module
 from importlib.resources import files
@@ -258,27 +259,26 @@ def _rendered(
     """
     from streamdec.chat.isolated import ChildPool, render_isolated
 
-    pool = ChildPool(1, LIMITS)
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
     hopeless = None
-    for name in names:
-        asked = _CONVERSATIONS[name]
-        context: dict[str, Any] = {
-            "tools": _DATA["tools"] if asked.get("tools") else None,
-            "documents": None,
-            "add_generation_prompt": asked.get("add_generation_prompt", False),
-            **special_tokens,
-            "messages": asked["messages"],
-        }
-        try:
-            rendered[name], _ = render_isolated(
-                source, context, profile=PROFILE, now=NOW, pool=pool
-            )
-        except ChatTemplateError as error:
-            failed[name] = error
-            if error.code in _HOPELESS:
-                hopeless = error
-                break
-    pool.close()
+    with closing(ChildPool(1, LIMITS)) as pool:
+        for name in names:
+            asked = _CONVERSATIONS[name]
+            context: dict[str, Any] = {
+                "tools": _DATA["tools"] if asked.get("tools") else None,
+                "documents": None,
+                "add_generation_prompt": asked.get("add_generation_prompt", False),
+                **special_tokens,
+                "messages": asked["messages"],
+            }
+            try:
+                rendered[name], _ = render_isolated(
+                    source, context, profile=PROFILE, now=NOW, pool=pool
+                )
+            except ChatTemplateError as error:
+                failed[name] = error
+                if error.code in _HOPELESS:
+                    hopeless = error
+                    break
     return Probes(static=static, error=hopeless, rendered=rendered, failed=failed)

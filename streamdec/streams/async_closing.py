@@ -39,7 +39,7 @@ class AsyncClosing(BaseClosing):
     """The task that entered this block, and its innermost cancel scope then."""
 
     async def close(self, cause: BaseException | None = None) -> None:
-        """Do what ``Closing.close`` does."""
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
         interrupt: BaseException | None = None
         for action in self._due(cause):
             try:
@@ -55,7 +55,7 @@ class AsyncClosing(BaseClosing):
             raise interrupt
 
     def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes; keep them at a cancellation."""
+        """Do what ``Closing.note_on`` does, except for a cancellation: errors are kept then."""
         if not isinstance(error, anyio.get_cancelled_exc_class()):
             super().note_on(error)
 
@@ -86,7 +86,7 @@ def _is_of_generator(action: Action) -> bool:
 
 
 async def _awaited(action: Action, result: Awaitable[object]) -> None:
-    """Await ``result``; SourceError if a generator exits its scopes out of order."""
+    """Await ``result``; raise SourceError for scopes that are left in the wrong order."""
     try:
         await result
     except BaseException as error:
@@ -117,8 +117,9 @@ async def _shielded(
 ) -> BaseException | None:
     """Call ``action``. Await its result in a separate task, if it is awaitable.
 
-    ``errors`` gets its error. ``interrupt`` is an earlier ``task.cancel()``, or None; the result is
-    ``interrupt`` or a later one. (A cancelled scope raises again at the next await.)
+    ``errors`` gets its error. ``interrupt`` is the error of an earlier ``task.cancel()``, or None.
+    Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at the
+    next await.
     """
     owner = getattr(action, "__self__", None)
     if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
@@ -180,9 +181,10 @@ async def _waited(
 
 
 def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
-    """Start ``work`` in a new task with this context, but outside its cancel scopes.
+    """Start ``work`` in a new task, outside the cancel scopes of this task.
 
-    ``done`` is set when the task has ended, also if it was cancelled before it began.
+    ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
+    the context of this task, so that context variables can be reset.
     """
     if runs_trio():
         trio: Any = sys.modules["trio.lowlevel"]

@@ -18,7 +18,8 @@ Action = Callable[[], object]
 class BaseClosing:
     """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
 
-    An error of closing is raised after the last chunk, or becomes a note on another error.
+    An error of closing is raised after the last chunk, so that no text is lost. If another error is
+    raised, the error of closing becomes a note on it.
     """
 
     _is_done = False

@@ -1,8 +1,9 @@
 r"""What steps a decoder and adds token ids to its chunks, or counts for hooks.
 
-A token belongs to the chunk that completes its text, a token without text to the next chunk that
-has text. So a chunk with text takes all ids that wait, except the last ``num_pending_tokens`` ones:
-these begin with the oldest token whose text is held or jailed. The last chunk takes all.
+A token belongs to the chunk that completes its text. A token without text belongs to the next
+chunk that has text. So a chunk with text takes all ids that wait, except the last
+``num_pending_tokens`` ones: these begin with the oldest token whose text is held or jailed. The
+last chunk takes all.
 
 >>> from streamdec import MockTokenizer, iter_chunks
 >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])
@@ -23,7 +24,7 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
 class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks. ``waiting`` have none yet."""
+    """Steps a decoder, and adds token ids to its chunks. Ids in ``waiting`` have none yet."""
 
     __slots__ = ("_decoder", "_feed", "_step", "waiting")
 

@@ -25,7 +25,8 @@ ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
         "max_tokens": "length",
     }
 )
-"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort."""
+"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort,
+because neither the model nor the limit ended the stream."""
 
 MAX_COMPARED = 8
 """The number of ids at the end of a cumulative output that are compared with the next output."""
@@ -282,7 +283,8 @@ class OutputReader:
     def _most_new(self, get: Get, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
-        SGLang (0.5.23) repeats the last id of a waiting request, but does not count it.
+        SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
+        in ``completion_tokens``.
         """
         about = get("meta_info", None)
         total = None if about is None else _fields_of(about)("completion_tokens", None)

@@ -68,7 +68,7 @@ class DecoderPool:
         self.errors: dict[RequestId, Exception] = {}
         """The errors of the last ``step``, ``finish`` or ``abort``, by request."""
         self.ended: dict[RequestId, StopSequenceDecoder] = {}
-        """The decoders that ended in that call."""
+        """The decoders that ended in the last ``step``, ``finish`` or ``abort``."""
         self._returns_token_ids = check_flag("return_token_ids", return_token_ids)
         self._requests: dict[RequestId, Stepper] = {}
         self._steppers: dict[RequestId, Any] = {}
@@ -220,7 +220,7 @@ class DecoderPool:
 
     @contextmanager
     def _calling(self) -> Generator[None, None, None]:
-        """Surround a call of the pool, which may be a sink's call inside of another."""
+        """Surround a call of the pool. A sink may make it while another call runs."""
         if self._is_busy:
             yield
             return
@@ -301,7 +301,8 @@ class DecoderPool:
         """End a request because the engine has ended it. Return the withheld text.
 
         The chunk has this ``finish_reason``; or ``"stop"`` if the released text completes a stop;
-        or ``"error"`` if the decoder raised, with the error in ``errors``. A sink gets it too.
+        or ``"error"`` if the decoder raised, with the error in ``errors``. The sink of the request
+        gets the chunk too.
 
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError for an unknown
         ``finish_reason``.

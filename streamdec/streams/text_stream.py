@@ -96,8 +96,9 @@ class TextStream(BaseStream[M]):
     async def aclose(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.
 
-        Raises the error of closing the source, if it was not yet raised; and
-        ``anyio.BusyResourceError`` while another task waits for a chunk: cancel that task instead.
+        ``on_stop`` is called first, unless the engine has ended by itself. Raises the error of
+        closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
+        waits for a chunk: cancel that task instead.
         """
         await self._close()
         self._closing.raise_errors()

@@ -20,7 +20,7 @@ MAX_SIZE = 1_024
 """The default number of waiting ids, four chunks of a stream."""
 
 FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""Exceptions that a reader may raise unchanged; not those that cancel a task."""
+"""Exceptions that a reader may raise unchanged. Others become the cause of a RuntimeError."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 
@@ -162,10 +162,11 @@ class TokenQueue:
         return self
 
     async def __anext__(self) -> Any:
-        """Wait for ids, and return all. At the end, return the finish reason in a dict.
+        """Wait for ids, and return all waiting ids.
 
-        Raises StopAsyncIteration at the end; the error of ``fail``; FinishedError after the queue
-        was closed; ``anyio.BusyResourceError`` for a second reader.
+        After the last ids it returns the finish reason in a dict, if there is one. Then it raises
+        StopAsyncIteration, or the error of ``fail``. Raises FinishedError after the queue was
+        closed; ``anyio.BusyResourceError`` for a second reader.
         """
         while True:
             with self._lock:
@@ -186,7 +187,10 @@ class TokenQueue:
         self.close()
 
     def close(self) -> None:
-        """Drop unread ids, and make ``put`` and ``send`` raise FinishedError."""
+        """Reject further ids, and drop unread ones, because no stream reads them.
+
+        ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
+        """
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
@@ -218,8 +222,8 @@ class TokenQueue:
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
         if self._is_closed:  # an end would look as if the engine had generated no more
-            told = "nothing can be read from the queue: it was closed; make a TokenQueue for each"
-            raise FinishedError(f"{told} stream")
+            told = "it was closed; make a TokenQueue for each stream"
+            raise FinishedError(f"nothing can be read from the queue: {told}")
         ids, self._ids = self._ids, []
         if ids:
             self._wake()

@@ -13,7 +13,7 @@ FORMAT = 1
 """The version of the JSON lines, in the header's ``streamdec_trace``."""
 
 MachineName = Literal["decode_stream", "stop"]
-Kind = Literal["text", "special", "skipped", "unknown"]
+Kind = Literal["text", "special", "skipped", "unknown"]  # skipped: a special token without text
 _Plain = bool | int | str | None
 Condition = _Plain | tuple[_Plain | tuple[_Plain, ...], ...]
 """One of the stop conditions, as JSON."""

@@ -310,6 +310,7 @@ def _test(part: tuple[Any, Any], flags: int) -> graph.Test:
     """Return the test whether a letter matches ``part``, compiled by ``re``."""
     op, value = part
     members = value if op.name == "IN" else [part]
+    # A member has a letter, the two ends of a range, a class, or None.
     ends = (each for _, what in members for each in (what if isinstance(what, tuple) else [what]))
     if any(0xD800 <= end < 0xE000 for end in ends if end is not None):
         raise _RefusedError("has a lone surrogate, half of a character: write the whole character")

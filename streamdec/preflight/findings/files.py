@@ -84,9 +84,8 @@ def _decoder(view: View) -> Iterator[Finding]:
     if tokens.json is None or tokens.bare is None or tokens.folder.is_remote:
         return
     decoders = [tokens.json.get("decoder")]
-    if (
-        tokens.folder.is_built
-    ):  # the class has its own; it is None for a class that is not known well
+    if tokens.folder.is_built:
+        # The class has its own decoder; it is None for a class that is not known well.
         pipeline = tokens.folder.pipeline
         built = [] if pipeline is None else pipeline.data["pipelines"]
         decoders = [parts["decoder"] for _, parts in built]
