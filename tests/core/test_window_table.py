@@ -35,11 +35,24 @@ class SlowTokenizer:
         return text.replace(" .", ".").replace(" n't", "n't") if True in self.cleaned else text
 
 
+class Strict(SlowTokenizer):
+    """The same, without other keywords."""
+
+    def decode(  # type: ignore[override]
+        self,
+        token_ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        return super().decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
+
+
 SENTENCE = [7, 1, 2, 4, 5, 7, 2, 3]
 
 
-def test_a_slow_tokenizer_streams_with_its_clean_up_off() -> None:
-    tokenizer = SlowTokenizer()
+@pytest.mark.parametrize("kind", [SlowTokenizer, Strict])
+def test_a_slow_tokenizer_streams_with_its_clean_up_off(kind: type[SlowTokenizer]) -> None:
+    tokenizer = kind()
     stream = DecodeStream(tokenizer)
     assert stream.route == "window"
     texts = stream.step_batch(SENTENCE)
