@@ -55,7 +55,7 @@ class AsyncClosing(BaseClosing):
             raise interrupt
 
     def note_on(self, error: BaseException | None) -> None:
-        """Do what ``Closing.note_on`` does, except for a cancellation: errors are kept then."""
+        """Do what ``Closing.note_on`` does. At a cancellation the errors are kept."""
         if not isinstance(error, anyio.get_cancelled_exc_class()):
             super().note_on(error)
 
@@ -86,7 +86,7 @@ def _is_of_generator(action: Action) -> bool:
 
 
 async def _awaited(action: Action, result: Awaitable[object]) -> None:
-    """Await ``result``; raise SourceError for scopes that are left in the wrong order."""
+    """Await ``result``; SourceError if scopes are left in the wrong order."""
     try:
         await result
     except BaseException as error:

@@ -24,7 +24,10 @@ from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
 class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks. Ids in ``waiting`` have none yet."""
+    """Steps a decoder, and adds token ids to its chunks.
+
+    The ids in ``waiting`` have no chunk yet.
+    """
 
     __slots__ = ("_decoder", "_feed", "_step", "waiting")
 
@@ -34,7 +37,7 @@ class TokenAttribution:
         self.waiting = [*waiting]
 
     def step(self, token_id: SupportsIndex) -> Chunk:
-        """Return the chunk of an id; with ids if it has text or a finish reason."""
+        """Return the chunk of an id, with ids if it has text or a finish reason."""
         chunk = self._step(token_id)
         self.waiting.append(token_id.__index__())
         return self.with_ids(chunk)
