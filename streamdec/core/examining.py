@@ -30,7 +30,7 @@ from streamdec.core.counting import TOKEN, code_points_in, size_of, sizes_in
 from streamdec.core.masks import ALERT, UNKNOWN
 from streamdec.core.reading import Past, Reading, read_cells
 from streamdec.core.replay import RELEASE, Cell, Since, text_of
-from streamdec.core.since import is_released, silenced
+from streamdec.core.since import MOST_SINCE, is_released, silenced
 from streamdec.core.stop_set import Effect, StopState
 from streamdec.core.strings import Hit
 from streamdec.core.table import ENDED, Row
@@ -340,6 +340,8 @@ def _finish(
     they are not those of ``since``.
     """
     prefix, read = stream._offsets(tokens if is_out else 0)
+    if not stream._since:
+        stream._most = MOST_SINCE  # what moved the clean point before is forgotten
     stream._clean, stream._since = stream._clean_point(), since
     stream._end, stream._match = ending, None
     if stream._spans is not None:

@@ -45,8 +45,11 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
         if entry is RELEASE:
             row = row.table.row(row.table.release(row.state)[1])
         elif entry >= 0:
+            before = row
             chunk, _, _, row = row[entry]
             text = chunk.text
+            if row is not before and _is_open(row):
+                places = {}  # a run only grows: no earlier moment comes again
             if entry in stops.marker_ids:
                 markers.append(entry)
                 effect = _effect(stops, markers)
@@ -66,6 +69,11 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
             places = {each: length for each, length in places.items() if length <= size}
         places[place] = len(kept)
     return kept
+
+
+def _is_open(row: Row) -> bool:
+    """Whether a run of byte tokens is open. Its states are not kept: together they are large."""
+    return row.table.route == "bytes" and not row.table.is_bounded(row.state)
 
 
 def _place(row: Row) -> Any:
@@ -135,14 +143,15 @@ def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
 def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
     """Move the clean point to before the text that may be part of a later stop."""
     stops, row = past.stops, past.clean.row
-    rows, texts = [row], list[str]()
+    rows: list[Row | None] = [row]
+    texts: list[str] = []
     for entry in past.since:
         chunk = NOTHING
         if entry is RELEASE:  # no clean point comes after a release
             return past
         if entry >= 0:
             chunk, _, _, row = row[entry]
-        rows.append(row)
+        rows.append(None if _is_open(row) else row)
         texts.append(chunk.text)
     size, reach = len(texts), max(len(state.jailed), stops.matcher.reach(state.seen))
     while size and reach > 0:
@@ -150,15 +159,16 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
         reach -= len(texts[size])
     # A windowed table knows how old the text is that it holds.
     while size and row.table.route == "bytes":
-        if rows[size].is_fresh if texts[size - 1] else not rows[size].waits:
+        at = rows[size]
+        if at is not None and (at.is_fresh if texts[size - 1] else not at.waits):
             break
         size -= 1
-    row, text = rows[size], "".join(texts[:size])
-    if not size or (has_spans and row.waits):
+    at, text = rows[size], "".join(texts[:size])
+    if at is None or not size or (has_spans and at.waits):
         return past
     tokens = num_tokens(past.since[:size])
     clean = past.clean._replace(
-        row=row,
+        row=at,
         state=stops.settled(past.clean.state, text),
         counted=past.counted + tokens * TOKEN + size_of(text),
     )

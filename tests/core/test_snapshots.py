@@ -506,6 +506,15 @@ def test_a_restored_stream_moves_its_clean_point_when_the_first_one_does() -> No
         assert restored.snapshot() == decoder.snapshot()
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_stream_that_was_long_not_clean_and_then_ends_can_be_restored(ends: bool) -> None:
+    conditions = StopConditions("a" * 18 + "b", stop_token_ids=[7])
+    decoder = StopSequenceDecoder(RAW, conditions)
+    decoder.step_batch([0] * 17 + [1])
+    decoder.step(7 if ends else 0)
+    assert seen(StopSequenceDecoder.restore(RAW, decoder.snapshot())) == seen(decoder)
+
+
 def test_options_that_the_route_cannot_honour_are_rejected() -> None:
     for options in (EXACT, {"unknown_ids": "replace"}, {"unknown_ids": "error"}):
         changed = resealed(DecodeStream(Windowed()).snapshot(), {"options": options})

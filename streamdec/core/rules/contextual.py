@@ -96,7 +96,8 @@ class WordSuffix(TokenRule):
 
     def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
         # A space that is owed is not output: it comes with the next token, if one follows.
-        return self.flush(state), self.start if state[1] else state
+        owed = self.idle if state[0].endswith(" ") else self.start
+        return self.flush(state), owed if state[1] else state
 
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
