@@ -122,8 +122,8 @@ MUTANTS = (
     _core(
         "3: what was jailed is lost at the end",
         "examining",
-        "elif state.jailed:",
-        "elif False:",
+        "if state.is_settled and not text:",
+        "if not text:",
         STOP_LAWS,
     ),
     _core(

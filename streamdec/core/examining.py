@@ -189,21 +189,40 @@ class Ending(NamedTuple):
     """How many code points come before the end of the hit."""
 
 
+def ending_at(effect: Effect, count: int) -> Ending:
+    """Return the end by a stop in a text; ``count`` is of the stream before it."""
+    chunk, _, hit = effect
+    assert hit is not None
+    assert chunk is not None
+    end = code_points_in(count) + hit.end
+    return Ending(chunk, end - hit.hidden, hit, end)
+
+
 def unfollowed(stream: TokenDecoder, last: Chunk, decided_by: int) -> Ending:
     """Return the end of ``stream`` if no token follows, with the finish of ``last``.
 
     If a stop is complete in what is held, the finish is that stop. ``decided_by`` is the index of
     the token that counts as deciding what is held.
     """
-    stops, state = stream._stops, stream._state
-    if not stream._row.waits and (state.is_settled or stops.labeller is None):
+    if stream._is_careful:
+        past = stream._past()
+        return ending_of(past.read(decided_by), stream._num_output(past), last)
+    stops, state, row = stream._stops, stream._state, stream._row
+    text = stream._table.flush(row.state) if row.waits else ""
+    code_points = code_points_in(stream._count)
+    if state.is_settled and not text:
         if state.section:
             last = of_parts([(stops.names[state.section], "")], last)
-        elif state.jailed:
-            last = joined(chunk_of(state.jailed), last)
-        return Ending(last, code_points_in(stream._count))
-    past = stream._past()
-    return ending_of(past.read(decided_by), stream._num_output(past), last)
+        return Ending(last, code_points)
+    ignore = decided_by < stops.conditions.min_tokens > 0
+    out, after, _ = effect = stops.read(state, text, ignore=ignore, release=True)
+    if after is None:
+        return ending_at(effect, stream._count)
+    output = code_points + len(text)
+    chunk = chunk_of(text) if out is None else out
+    if chunk is NOTHING:
+        return Ending(of_parts([(stops.names[after.section], "")], last), output)
+    return Ending(joined(chunk, last), output)
 
 
 def ending_of(reading: Reading, output: int, last: Chunk = NOTHING) -> Ending:
@@ -290,11 +309,7 @@ def end_unfollowed(stream: TokenDecoder, reason: FinishReason, before: Chunk = N
 
 def end_at_text(stream: TokenDecoder, token_id: int, effect: Effect) -> Chunk:
     """End ``stream`` at ``token_id``, whose text completes a stop."""
-    chunk, _, hit = effect
-    assert chunk is not None
-    assert hit is not None
-    end = code_points_in(stream._count) + hit.end
-    ending = Ending(chunk, end - hit.hidden, hit, end)
+    ending = ending_at(effect, stream._count)
     return _finish(stream, ending, [*stream._since, token_id], stream.num_tokens + 1)
 
 

@@ -72,7 +72,7 @@ def folded(stops: StopSet, row: Row, since: Since) -> list[int | None]:
 
 
 def _is_open(row: Row) -> bool:
-    """Whether a run of byte tokens is open. Its states are not kept: together they are large."""
+    """Whether a run of byte tokens is open. All its states together are large."""
     return row.table.route == "bytes" and not row.table.is_bounded(row.state)
 
 
