@@ -118,7 +118,7 @@ def given_as_text(template: Templates | None) -> Found:
 
 
 def from_snapshot(folder: Path) -> Found:
-    """Return the templates of the snapshot in ``folder``, or why there are none.
+    """Return the templates in the ``folder`` of a snapshot; without any, the reason.
 
     Files after the first with a template are not read. Raises :class:`ChatTemplateError` for a file
     that cannot be read.

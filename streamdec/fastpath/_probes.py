@@ -1,9 +1,10 @@
 """Decide whether fastokens may encode for one ``tokenizer.json``.
 
 In: the file and the library's tokenizer. Out: a fast encoder that gave the same ids, or the reason
-why there is none: a static rule, or a string (a probe) with other ids. Both were found with a
-prototype that changed configurations until fastokens 0.3.5 and tokenizers 0.23.3 gave different
-ids. What part of all such differences this set finds is not known.
+why there is none. A file is refused by a static rule, or because fastokens encodes one of some
+strings (*probes*) differently. A prototype found the rules and the probes: it changed
+configurations until fastokens 0.3.5 and tokenizers 0.23.3 gave different ids. What part of all
+such differences they find is not known.
 """
 
 from __future__ import annotations

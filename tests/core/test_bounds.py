@@ -75,6 +75,25 @@ def test_ids_without_bytes_are_only_counted(case: str, route: str) -> None:
     ids_without_bytes_are_only_counted(case, route, 1_000 if route == "bytes" else 40)
 
 
+def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
+    """Law 15 allows an open run its own length, but not that of all its prefixes."""
+
+    def peak(count: int) -> int:
+        decoder = StopSequenceDecoder(
+            tokenizer_of("byte_fallback"), stop="zz", byte_fallback="exact"
+        )
+        tracemalloc.start()
+        try:
+            decoder.step_batch([LEAD, MIDDLE, LAST] * count)
+            assert len(decoder.held) == 3 * count
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(100)  # the table learns the ids
+    assert peak(2_000) < 3 * peak(1_000)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", SILENT_CASES)
 def test_many_ids_without_bytes_are_only_counted(case: str) -> None:

@@ -132,3 +132,14 @@ def test_a_stop_in_a_run_begins_in_the_first_token_of_the_run(
     assert decoder.feed(range(len(tokens))).finish_reason == "stop"
     assert decoder.match is not None
     assert decoder.match.tokens_before == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "released", "then"),
+    [("b</w>", "", " c"), ("b</w>a", "a", "c"), ("b</w>a</w>", "a", " c")],
+)
+def test_a_release_keeps_the_space_that_the_last_suffix_owes(
+    first: str, released: str, then: str
+) -> None:
+    stream = DecodeStream(MockTokenizer.from_tokens([first.encode(), b"c"], (), BPESuffix()))
+    assert (stream.step(0), stream.release(), stream.step(1)) == ("b", released, then)
