@@ -209,7 +209,9 @@ def _decodes_alike(given: Any, wrapper: Any) -> bool:
     known = _alike.get(id(given))
     if known is not None:
         return known
-    is_alike = getattr(given, "rules", None) is None
+    if getattr(given, "rules", None) is not None:
+        return _alike.keep(given, False)
+    is_alike = True
     sample: list[int] = getattr(wrapper, "sample_ids", list)()
     # Without a decode that takes these, it is the backend's.
     with suppressed, suppress(Exception):

@@ -305,18 +305,18 @@ def _chat(fields: Fields) -> Chat:
 
 
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with its reasoning under both names that templates read.
+    """Return a message whose thinking blocks, of Anthropic's API, are its reasoning.
 
-    Thinking blocks of Anthropic's API are reasoning. Encrypted ones are left out.
+    Encrypted ones are left out.
     """
-    content, thoughts = message.get("content"), ""
-    if isinstance(content, list):
-        blocks = [each for each in content if isinstance(each, dict)]
-        thoughts = "".join(str(each.get("thinking", "")) for each in blocks)
-        kinds = ("thinking", "redacted_thinking")
-        message = {**message, "content": [each for each in content if _kind(each) not in kinds]}
-    found = message.get("reasoning_content") or message.get("reasoning") or thoughts
-    return {**message, "reasoning": found, "reasoning_content": found} if found else message
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    blocks = [each for each in content if isinstance(each, dict)]
+    thoughts = "".join(str(each.get("thinking", "")) for each in blocks)
+    kinds = ("thinking", "redacted_thinking")
+    message = {**message, "content": [each for each in content if _kind(each) not in kinds]}
+    return {"reasoning": thoughts, **message} if thoughts else message
 
 
 def _kind(block: Any) -> Any:
