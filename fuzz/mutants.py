@@ -115,8 +115,8 @@ MUTANTS = (
     _core(
         "3: the end does not match the text that it releases",
         "examining",
-        "return ending_of(past.read(decided_by), ",
-        "return ending_of(past.read(decided_by)._replace(hit=None), ",
+        "stops.read(state, text, ignore=ignore, release=True)",
+        "stops.read(state, text, ignore=True, release=True)",
         STOP_LAWS,
     ),
     _core(

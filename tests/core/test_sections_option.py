@@ -67,6 +67,14 @@ def test_many_markers_by_id_inside_a_character_count_to_the_last(count: int) -> 
     assert found == ([(None, "é"), ("r", "a")] if count % 2 else [(None, "éa")])
 
 
+def test_a_stop_that_the_end_completes_may_begin_before_a_marker_by_id() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"\xc3", b"a", b"<t>"], [2])
+    decoder = StopSequenceDecoder(tokenizer, stop="a\ufffd", sections={"r": (2, "</t>")})
+    assert pieces_of(decoder.step_batch([1, 2, 0])) == []
+    last = decoder.flush()
+    assert (last.text, last.finish_reason, last.stop_reason) == ("", "stop", "a\ufffd")
+
+
 def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
     decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=IDS)
     assert decoder.route == "window"
