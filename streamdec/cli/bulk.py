@@ -10,9 +10,6 @@ from pathlib import Path
 
 import click
 
-from streamdec.bulk import BulkDecoder  # first: it says how to install pyarrow
-from streamdec.bulk.files import check_files, decode_files
-from streamdec.bulk.formats import SUFFIXES, suffix_of
 from streamdec.cli import shared
 from streamdec.core.conditions import StopConditions
 from streamdec.errors import SourceError, TokenIdError
@@ -74,6 +71,10 @@ def bulk(
       streamdec bulk ./model answers.parquet texts.parquet
       streamdec bulk ./model rollouts/ cut/ --eos-id 2 --workers 8
     """
+    # Here, so that the list of all commands needs no pyarrow.
+    from streamdec.bulk import BulkDecoder  # first: it says how to install pyarrow
+    from streamdec.bulk.files import check_files, decode_files
+
     pairs = [*_pairs(source, target)]
     check_files(pairs, overwrite=overwrite)
     with shared.wrong_usage():
@@ -113,6 +114,8 @@ def bulk(
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
     """Yield each file to read, and the file to write for it."""
+    from streamdec.bulk.formats import SUFFIXES
+
     if not source.is_dir():
         is_folder = target.is_dir() or str(target).endswith(os.sep)
         yield source, target / source.name if is_folder else target
@@ -135,6 +138,8 @@ def _files(folder: Path, target: Path) -> Iterator[Path]:
 
     The folder ``target`` has outputs of an earlier run. A folder ``_day=1`` is a partition.
     """
+    from streamdec.bulk.formats import suffix_of
+
     for path in sorted(folder.iterdir()):
         is_marked = path.name.startswith("_") and "=" not in path.name
         if path.name.startswith(".") or is_marked or path.is_symlink():
