@@ -55,24 +55,21 @@ def bulk(
 
     All other columns are kept. INPUT is a file or a folder, and OUTPUT is the same, with the same
     suffixes. The suffix of a file is its format: .parquet, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz.
-    A folder is read with its sub-folders, without links and without names that begin
-    with "." or "_".
+    A folder is read with its sub-folders, without links and names that begin with "." or "_".
 
     Each text equals the tokenizer's own decode of the row. A bad row or file ends the command with
     exit status 1. With an option of stops, each text ends at its stop, and the output has the
     columns 'finish_reason', 'stop_reason', 'stop_token_id', 'token_index', 'tokens_before',
     'unread_tokens' and 'unknown_tokens'.
 
-    An output is complete or not there. Outputs that exist are left as they are, so a second run
-    continues an interrupted one. Needs the extra bulk.
+    An output is complete or not there. Outputs that exist stay, so a second run goes on.
 
     \b
     Examples:
       streamdec bulk ./model answers.parquet texts.parquet
       streamdec bulk ./model rollouts/ cut/ --eos-id 2 --workers 8
     """
-    # Here, so that the list of all commands needs no pyarrow.
-    from streamdec.bulk import BulkDecoder  # first: it says how to install pyarrow
+    from streamdec.bulk import BulkDecoder  # here and first: it says how to install pyarrow
     from streamdec.bulk.files import check_files, decode_files
 
     pairs = [*_pairs(source, target)]
@@ -114,7 +111,7 @@ def bulk(
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
     """Yield each file to read, and the file to write for it."""
-    from streamdec.bulk.formats import SUFFIXES
+    from streamdec.bulk.formats import SUFFIXES, suffix_of
 
     if not source.is_dir():
         is_folder = target.is_dir() or str(target).endswith(os.sep)
@@ -122,7 +119,7 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
         return
     if target.exists() and not target.is_dir():
         raise SourceError(f"{target} is a file; the files of a folder go into a folder")
-    paths = [*_files(source, target.resolve())]
+    paths = [path for path in _files(source, target.resolve()) if suffix_of(path)]
     if not paths:
         raise SourceError(f"{source}: no files ({', '.join(SUFFIXES)}) in this folder")
     for path in paths:
@@ -134,12 +131,10 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _files(folder: Path, target: Path) -> Iterator[Path]:
-    """Yield the files of rows in ``folder``, in the order of their names.
+    """Yield the files in ``folder``, in the order of their names.
 
     The folder ``target`` has outputs of an earlier run. A folder ``_day=1`` is a partition.
     """
-    from streamdec.bulk.formats import suffix_of
-
     for path in sorted(folder.iterdir()):
         is_marked = path.name.startswith("_") and "=" not in path.name
         if path.name.startswith(".") or is_marked or path.is_symlink():
@@ -147,5 +142,5 @@ def _files(folder: Path, target: Path) -> Iterator[Path]:
         if path.is_dir():
             if path.resolve() != target:
                 yield from _files(path, target)
-        elif path.is_file() and suffix_of(path) is not None:
+        elif path.is_file():
             yield path

@@ -176,6 +176,8 @@ def _opened(values: dict[str, Any]) -> Input:
     if words in ((), ("-",)):
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
     name, suffix = click.format_filename(words[0]), Path(words[0]).suffix.lower()
+    if not Path(words[0]).exists():
+        raise click.UsageError(f"there is no file {name!r}; without a file, stdin is read")
     file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it
     stream = click.get_current_context().with_resource(file)
     return Input(name, stream, is_jsonl=is_jsonl or suffix in (".jsonl", ".ndjson"), field=field)
