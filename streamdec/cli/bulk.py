@@ -67,7 +67,8 @@ def bulk(
     'unread_tokens' and 'unknown_tokens'.
 
     An output is complete or not there. Outputs that exist are left as they are, so a second run
-    continues an interrupted one. Needs the extra bulk.
+    continues an interrupted one. A killed run leaves a file *.streamdec-part, which a run deletes
+    a day later. Needs the extra bulk.
 
     \b
     Examples:
