@@ -6,7 +6,6 @@ messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack
 
@@ -168,8 +167,8 @@ class EventStreamResponse(Response):
             await self.background()
 
 
-async def listen(receive: Receive, scope: anyio.CancelScope | asyncio.Task[Any]) -> None:
-    """Cancel ``scope``, which may be a task, when the client disconnects."""
+async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel ``scope`` when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -15,8 +15,11 @@ import httpx
 import pytest
 
 import streamdec.server
+from streamdec import stream
 from streamdec.errors import MissingExtraError
+from streamdec.integrations import openai
 from streamdec.server import ServerLimits, app, create_app
+from streamdec.server.answers import WholeResponse
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
 from tests.server.test_errors import CHAT, COMPLETIONS, HI, JSON, checked
@@ -208,6 +211,46 @@ def test_openais_client_closes_in_the_middle(server: Served) -> None:
             return chunk.choices[0].text
 
     assert "One two".startswith(asyncio.run(main()))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
+    """It has sent nothing, and its task is not cancelled. A cancelled task is."""
+    sent: list[Any] = []
+    closed: list[bool] = []
+    begun = asyncio.Event()
+
+    async def hanging() -> AsyncIterator[int]:
+        try:
+            yield 40
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def disconnected() -> Any:
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def respond(receive: Any) -> int:
+        made = openai.CompletionResponse(response_id="1", model="tiny", created=0, n=n)
+        streams = [stream(hanging(), tokenizer) for _ in range(n)]
+        await WholeResponse(made, streams)({}, receive, sent.append)
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    async def main() -> None:
+        assert await respond(disconnected) == 0
+        begun.clear()
+        task = asyncio.create_task(respond(asyncio.Event().wait))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(main())
+    assert (sent, len(closed)) == ([], 2 * n)
 
 
 def test_a_client_that_does_not_read_holds_the_engine_back(tokenizer: Any) -> None:
