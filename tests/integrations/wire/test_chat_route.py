@@ -138,7 +138,9 @@ def test_an_answer_that_fails_is_an_error(engine: Any, code: str) -> None:
 
 
 def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
-    begun, sent, closed = asyncio.Event(), list[Any](), list[bool]()
+    begun, bodies = asyncio.Event(), [json.dumps(BODY).encode()]
+    sent: list[Any] = []
+    closed: list[bool] = []
 
     async def engine(*_: Any) -> AsyncIterator[int]:
         try:
@@ -148,9 +150,9 @@ def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
         finally:
             closed.append(True)
 
-    async def receive(given: Any = iter([json.dumps(BODY).encode()])) -> Any:
-        for body in given:
-            return {"type": "http.request", "body": body}
+    async def receive() -> Any:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop()}
         await begun.wait()
         return {"type": "http.disconnect"}
 
