@@ -95,19 +95,6 @@ def test_rows_of_usual_tokenizers_are_not_decoded_one_by_one(
 REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mistral-7b-v0.1")]
 
 
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.parent.name)
-def test_rows_of_real_vocabularies_are_decoded(path: Any) -> None:
-    tokenizer = HuggingFaceTokenizer(path, apply_tokenizer_config=False)
-    seed = random.Random(path.parent.name)
-    top = tokenizer.vocab_size + 5
-    spoken = [*tokenizer.encode("Größe naïve 你好 😀👍🏽  x\n\n def f(): return 'é'").ids]
-    rows = [[seed.randrange(top) for _ in range(seed.randrange(40))] for _ in range(150)]
-    rows += [spoken[i : i + 9] for i in range(len(spoken))]
-    for skip in (True, False):
-        found = texts(pa.array(rows), tokenizer, skip_special_tokens=skip)
-        assert found == decoded(tokenizer, rows, skip)
-
-
 @pytest.mark.parametrize("name", ["byte_fallback", "byte_fallback_metaspace"])
 def test_a_token_without_text_ends_a_run_of_bytes(name: str) -> None:
     """The bytes on both sides of it would be a character."""
@@ -320,21 +307,6 @@ def stopped(
 
 
 STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
-
-
-@pytest.mark.parametrize("stops", [{"stop": "<s>"}, {"visible_stop": "<s>"}], ids=str)
-def test_the_name_of_a_skipped_special_token_is_its_id(stops: Any) -> None:
-    row = [104, 105, 259, 104]
-    (found,) = decode_arrow(pa.array([row]), TOKENIZER, **stops).to_pylist()
-    assert found == stopped(TOKENIZER, row, StopConditions(**stops), skip=True)
-    assert (found["text"], found["stop_reason"]) == ("hi", "<s>")
-
-
-def test_unknown_ids_before_a_stop_string_are_counted() -> None:
-    row, conditions = [104, 999, 105, 120, 999], StopConditions("x")
-    (found,) = decode_arrow(pa.array([row]), TOKENIZER, conditions).to_pylist()
-    assert found == stopped(TOKENIZER, row, conditions, skip=True)
-    assert (found["text"], found["unknown_tokens"]) == ("hi", 1)
 
 
 def random_conditions(
