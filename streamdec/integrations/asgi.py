@@ -7,63 +7,24 @@ messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, Unpack
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
-from streamdec.integrations._format import ChunkDetails
+from streamdec.integrations._format import ChunkDetails, Encoder
 from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 from streamdec.streams.wakeups import is_cancelled
 
-__all__ = ["EventStreamResponse", "WireStream"]
+__all__ = ["EventStreamResponse"]
 
 KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
-
-
-class WireStream(Protocol):
-    r"""The encoder of a wire format: it returns bytes that are sent as they are.
-
-    ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
-    has these six members.
-
-    >>> from streamdec import Chunk
-    >>> from streamdec.integrations.asgi import WireStream
-    >>> from streamdec.integrations.anthropic import MessageEncoder
-    >>> wire: WireStream = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
-    >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
-    True
-    """
-
-    @property
-    def n(self) -> int:
-        """How many samples the response has."""
-
-    @property
-    def keep_alive(self) -> bytes:
-        """An event that clients ignore, for the time in which there is no text."""
-
-    def start_bytes(self) -> bytes:
-        """Return the events before any text; b"" the second time."""
-
-    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
-        """Return the events of ``chunk``, which is of the sample ``index``.
-
-        ``details`` are ``num_tokens`` with the last chunk, and ``logprobs`` of a LogprobTracker.
-        """
-
-    def flush_bytes(self) -> bytes:
-        """Return the events after the end of all samples."""
-
-    def fail_bytes(self) -> bytes:
-        """Return the events after an error."""
 
 
 class EventStreamResponse(Response):
@@ -79,7 +40,7 @@ class EventStreamResponse(Response):
     No task and no open stream is left afterwards, even if no stream had begun.
 
     Args:
-        wire: the encoder of the events, for as many samples as there are streams.
+        wire: an encoder, such as a ChatCompletionEncoder, for as many samples as there are streams.
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
@@ -112,15 +73,15 @@ class EventStreamResponse(Response):
 
     def __init__(
         self,
-        wire: WireStream,
+        wire: Encoder,
         *streams: TextStream[Any],
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         keep_alive: float | None = KEEP_ALIVE,
         background: Callable[[], Awaitable[object]] | None = None,
         status_code: int = 200,
     ) -> None:
-        is_encoder = hasattr(wire, "step_bytes") and not isinstance(wire, type)
-        if not is_encoder or not all(isinstance(each, TextStream) for each in streams):
+        kinds = [(wire, Encoder), *((each, TextStream) for each in streams)]
+        if not all(isinstance(each, kind) for each, kind in kinds):
             raise TypeError(
                 "write EventStreamResponse(encoder, stream), with an encoder such as "
                 "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
@@ -144,7 +105,7 @@ class EventStreamResponse(Response):
         ]
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Send the response. Raise the error of a stream after all was sent and closed.
+        """Send the response. Raise the error of a stream after all is closed.
 
         ``scope``, ``receive`` and ``send`` are those of ASGI.
         """
@@ -193,7 +154,7 @@ class _Sending:
     task costs more than both. Only one task sends at a time; the others wait.
     """
 
-    def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
+    def __init__(self, wire: Encoder, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
         self._streams = streams
         self._num_sent = 0

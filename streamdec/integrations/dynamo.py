@@ -30,8 +30,8 @@ class TextWorker:
 
     ``await endpoint.serve_endpoint(TextWorker(engine, tokenizer).generate)``
 
-    The engine's iterator is closed when the text ends, when the client disconnects (also while the
-    engine is silent) and when the handler is cancelled.
+    The engine's iterator is closed when the text ends, the client disconnects or the handler is
+    cancelled, also while the engine is silent.
 
     Args:
         engine: called with the request. Returns an (async) iterator of outputs, as
@@ -82,10 +82,7 @@ class TextWorker:
     async def generate(self, request: Any, context: Any = None) -> AsyncIterator[Json]:
         """Yield the objects of the answer to ``request``. This is the handler for Dynamo.
 
-        Args:
-            request: Dynamo's request.
-            context: Dynamo's context; None for a call that is never stopped.
-
+        ``request`` and ``context`` are Dynamo's; without a context the call is never stopped.
         Raises the errors of ``conditions``, ``prompt_token_ids`` and ``wire`` before the first
         object, and the errors of the engine after the text before them.
         """

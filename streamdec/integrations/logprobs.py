@@ -152,19 +152,16 @@ class LogprobTracker:
     def put(self, logprobs: Iterable[TokenLogprob]) -> None:
         """Take the ``logprobs`` of the next tokens, before they are stepped.
 
-        They are kept until their text was output and :meth:`take` is called. Raises ValueError for
-        NaN and +infinity; -infinity becomes LEAST_LOGPROB. Raises TypeError for an object that is
-        not a list of TokenLogprob. If it raises, it has taken none of them.
+        They are kept until their text was output and :meth:`take` is called. -infinity becomes
+        LEAST_LOGPROB. Raises ValueError for NaN and +infinity, and TypeError for an object that is
+        not a list of TokenLogprob. Then it has taken none of them.
         """
         if isinstance(logprobs, (TokenLogprob, Mapping)) or not isinstance(logprobs, Iterable):
             raise TypeError(f"put() takes a list of TokenLogprob, not {logprobs!r:.80}")
         self._waiting += [_checked(each) for each in logprobs]
 
     def take(self) -> list[PlacedLogprob]:
-        """Return the log probabilities of the tokens output since the last call.
-
-        They are in the order of the tokens. After several chunks, call it once for all of them.
-        """
+        """Return the log probabilities of the tokens since the last call."""
         taken = self._places.take(self._given)
         if not self.decoder.finished:
             return taken

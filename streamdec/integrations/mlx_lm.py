@@ -78,10 +78,7 @@ class StreamingDetokenizer:
         self._offset = 0
 
     def add_token(self, token: SupportsIndex) -> None:
-        """Take one id, ``token``. Raises the errors of ``DecodeStream.step``.
-
-        After ``finalize`` that is a FinishedError. ``reset`` begins again.
-        """
+        """Take one id, ``token``. Raises the errors of ``DecodeStream.step``."""
         self._new.append(self._stream.step(token))
         self.tokens.append(token.__index__())
 

@@ -218,10 +218,13 @@ def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: in
         await begun.wait()
         return {"type": "http.disconnect"}
 
+    async def send(message: Any) -> None:
+        sent.append(message)
+
     async def respond(receive: Any) -> int:
         made = openai.CompletionResponse(response_id="1", model="tiny", created=0, n=n)
         streams = [stream(hanging(), tokenizer) for _ in range(n)]
-        await answers.WholeResponse(made, streams)({}, receive, sent.append)
+        await answers.WholeResponse(made, streams)({}, receive, send)
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer
+from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer, StopConditions
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.support.zoo import ZOO
@@ -171,11 +171,17 @@ def test_objects_have_the_section_of_their_text() -> None:
 
 
 def test_finish_reasons_of_an_engine_are_those_of_the_answer() -> None:
-    for reason in get_args(FinishReason):
-        given = [{"token_ids": [1], "finish_reason": reason}]
-        worker = TextWorker(lambda _, given=given: given, THINKING)
-        objects = run(lambda worker=worker: all_of(worker.generate({})))
-        assert objects[-1]["finish_reason"] == reason
+    worker = TextWorker(
+        lambda reason: [{"token_ids": [], **reason}],
+        THINKING,
+        conditions=lambda _: StopConditions(),
+    )
+
+    async def ends() -> list[Any]:
+        given = [{"finish_reason": each} for each in get_args(FinishReason)]
+        return [(await all_of(worker.generate(each)))[-1]["finish_reason"] for each in given]
+
+    assert run(ends) == [*get_args(FinishReason)]
 
 
 def test_options_that_a_worker_cannot_have() -> None:

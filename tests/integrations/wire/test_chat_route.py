@@ -70,8 +70,12 @@ def test_a_wrong_request_is_refused(wrong: Any, told: str) -> None:
 
 
 def test_values_that_change_nothing_are_accepted() -> None:
-    neutral = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False}
-    form = {"tool_choice": "auto", "parallel_tool_calls": True, "response_format": {"type": "text"}}
+    neutral: dict[str, Any] = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False}
+    form = {
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "response_format": {"type": "text"},
+    }
     assert answered(says("Hi"), neutral | form).status_code == 200
     with_null = json.dumps(BODY | {"seed": None}).encode()
     assert answered(says("Hi"), with_null).status_code == 200
@@ -88,7 +92,7 @@ def test_the_template_gets_the_whole_conversation(monkeypatch: pytest.MonkeyPatc
     tools = [{"type": "function", "function": {"name": "look"}}]
     fields = {"tools": tools, "chat_template_kwargs": {"mood": "calm"}}
     assert answered(says("Hi"), fields).json()["usage"]["prompt_tokens"] == 1
-    options = {"tools": tools, "template_kwargs": {"mood": "calm"}}
+    options: dict[str, Any] = {"tools": tools, "template_kwargs": {"mood": "calm"}}
     options |= {"tokenize": True, "openai": True, "add_generation_prompt": True}
     assert given == [(HELLO, options)]
 

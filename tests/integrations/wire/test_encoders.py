@@ -34,7 +34,7 @@ MESSAGE: Any = {"response_id": "msg_1", "model": "m", "input_tokens": 2}
 LOGPROBS = [PlacedLogprob(7, "\\xf0", b"\xf0", -0.5, 3, (Alternative("a", b"a", -0.1),))]
 CHATS = [openai.ChatCompletionEncoder, openai.CompletionEncoder]
 WHOLE = [openai.ChatResponse, openai.CompletionResponse]
-ENCODERS = [
+ENCODERS: list[Any] = [
     *(partial(kind, **HEAD) for kind in CHATS),
     partial(anthropic.MessageEncoder, **MESSAGE),
 ]
@@ -394,8 +394,8 @@ def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
 @pytest.mark.parametrize("wire", [openai.ChatResponse(**HEAD), *(make() for make in ENCODERS)])
 def test_wrong_calls_are_refused(wire: Any) -> None:
     """An event for another sample, after the end, or an end before all samples ended."""
-    steps = [getattr(wire, name) for name in ("step", "step_bytes") if hasattr(wire, name)]
-    end = getattr(wire, "flush", None) or wire.body
+    steps: list[Any] = [wire.step, *([wire.step_bytes] if hasattr(wire, "step_bytes") else [])]
+    end: Any = wire.flush if hasattr(wire, "flush") else wire.body
     for _ in "before", "after some text":
         for step in steps:
             with pytest.raises(ValueError, match="index must be from 0 to 0, not 1"):

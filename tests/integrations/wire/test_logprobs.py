@@ -84,7 +84,7 @@ def test_the_bytes_are_the_text_and_say_where_it_is(
     options = {"byte_fallback": byte_fallback, "skip_special_tokens": skip}
     whole = subject.tokenizer.decode(ids) or "a"
     starts = data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=2))
-    conditions = {"stop": [whole[start : start + 3] for start in starts]}
+    conditions: dict[str, Any] = {"stop": [whole[start : start + 3] for start in starts]}
     conditions["max_tokens"] = data.draw(st.integers(1, 30))
     text, placed, steps, decoder = tracked(subject.streamed, ids, options, **conditions)
     plain = StopSequenceDecoder(subject.streamed, StopConditions(**conditions), **options)
