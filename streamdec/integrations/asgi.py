@@ -118,8 +118,13 @@ class EventStreamResponse(Response):
         try:
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
-                group.start_soon(sending.run, send, group, head, self._keep_alive)
-                await listen(receive, group.cancel_scope)
+                group.start_soon(sending.run, send, group, head)
+                while not group.cancel_scope.cancel_called:
+                    num_sent = sending.num_sent
+                    with anyio.move_on_after(self._keep_alive) as silence:
+                        await listen(receive, group.cancel_scope)
+                    if silence.cancelled_caught:
+                        await sending.keep_alive(num_sent)
         finally:
             await _close(self._streams)
         if sending.error is not None:
@@ -157,32 +162,27 @@ class _Sending:
     def __init__(self, wire: Encoder, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
         self._streams = streams
-        self._num_sent = 0
+        self.num_sent = 0
+        """How many messages were sent, the head included."""
+        self._turn = anyio.Lock()
+        self._readers: TaskGroup | None = None
+        """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
         self._is_complete = True
         """Whether no error came before the end of its sample."""
 
-    async def run(
-        self, send: Send, group: TaskGroup, head: Message, keep_alive: float | None
-    ) -> None:
-        """Send ``head``, all events and the end of the response.
-
-        Afterwards cancel the other tasks in ``group``.
-        """
+    async def run(self, send: Send, group: TaskGroup, head: Message) -> None:
+        """Send ``head``, all events and the end of the response. Then cancel ``group``."""
         self._raw_send, self._group = send, group
-        self._turn, self._reading = anyio.Lock(), anyio.CancelScope()
         await self._send(head)
         await self._send_data(self._wire.start_bytes())
-        if keep_alive is not None:
-            group.start_soon(self._tend, keep_alive)
-        with self._reading:
-            if len(self._streams) == 1:
-                await self._read(0)
-            else:
-                async with anyio.create_task_group() as readers:
-                    for index in range(len(self._streams)):
-                        readers.start_soon(self._read, index)
+        if len(self._streams) == 1:
+            await self._read(0)
+        else:
+            async with anyio.create_task_group() as self._readers:
+                for index in range(len(self._streams)):
+                    self._readers.start_soon(self._read, index)
         last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
         await self._send_data(last())
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -216,16 +216,14 @@ class _Sending:
         self.error = self.error or error
         if not has_ended:  # after its end the sample is complete anyway
             self._is_complete = False
-            async with self._turn:  # a message that is being sent is sent whole
-                self._reading.cancel()
+            if self._readers is not None:
+                async with self._turn:  # a message that is being sent is sent whole
+                    self._readers.cancel_scope.cancel()
 
-    async def _tend(self, keep_alive: float) -> None:
-        """Send an event after each ``keep_alive`` seconds without one."""
-        while True:
-            num_sent = self._num_sent
-            await anyio.sleep(keep_alive)
-            if self._num_sent == num_sent and not self._turn.locked():
-                await self._send_data(self._wire.keep_alive)
+    async def keep_alive(self, num_sent: int) -> None:
+        """Send an event that clients ignore, if none followed the first ``num_sent``."""
+        if self.num_sent == num_sent > 0 and not self._turn.locked():
+            await self._send_data(self._wire.keep_alive)
 
     async def _send_data(self, data: bytes) -> None:
         if data:
@@ -239,7 +237,7 @@ class _Sending:
             await self._turn.acquire()
         try:
             await self._raw_send(message)
-            self._num_sent += 1
+            self.num_sent += 1
         except OSError:  # servers of ASGI 2.4 raise it if the client has disconnected
             self._group.cancel_scope.cancel()
             await checkpoint()

@@ -119,7 +119,7 @@ def test_the_result_does_not_depend_on_blocks(name: str, monkeypatch: pytest.Mon
         assert texts(pa.array(rows), it.tokenizer) == expected
 
 
-def test_a_tokenizer_that_only_decodes() -> None:
+def test_a_tokenizer_that_only_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Upper:
         def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
             if 7 in token_ids:
@@ -128,6 +128,9 @@ def test_a_tokenizer_that_only_decodes() -> None:
 
     assert texts(pa.array([[97, 98], [], None]), Upper()) == ["AB!", "!", None]
     assert texts(pa.array([[97]]), Upper(), skip_special_tokens=False) == ["A"]
+    with pytest.raises(TokenizerLibraryError, match=r"^row 2: the library panicked$"):
+        decode_arrow(pa.array([[0, 5], [1], [7]]), Upper())
+    monkeypatch.setattr(column, "BLOCK_TOKENS", 1)
     with pytest.raises(TokenizerLibraryError, match=r"^row 2: the library panicked$"):
         decode_arrow(pa.array([[0, 5], [1], [7]]), Upper())
 

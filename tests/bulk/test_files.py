@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec.bulk import BulkDecoder, decode_arrow, formats
+from streamdec.bulk import BulkDecoder, decode_arrow, files, formats
 from streamdec.bulk.files import check_files, decode_files
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from tests.bulk.making import TOKENIZER, content, rows, written
@@ -71,14 +72,34 @@ def test_each_format_keeps_its_rows_and_gets_texts(tmp_path: Path, suffix: str) 
 
 
 @pytest.mark.usefixtures("small")
-def test_several_processes_give_the_same_files(tmp_path: Path) -> None:
+def test_several_processes_give_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And few blocks are read before the first of them is written."""
+    num_read = num_written = most = 0
+
+    def counted(*arguments: Any) -> Any:
+        blocks, write = formats.opened(*arguments)
+
+        def count() -> Iterator[formats.Block]:
+            nonlocal num_read, most
+            for block in blocks:
+                num_read += 1
+                most = max(most, num_read - num_written)
+                yield block
+
+        return count(), write
+
+    monkeypatch.setattr(files, "opened", counted)
     sources = [written(tmp_path / f"in{suffix}") for suffix in SUFFIXES]
     outputs = []
     for workers in (1, 2):
         targets = [tmp_path / f"{workers}{suffix}" for suffix in SUFFIXES]
-        _ = [*decode_files(zip(sources, targets, strict=True), DECODER, workers=workers)]
+        for _ in decode_files(zip(sources, targets, strict=True), DECODER, workers=workers):
+            num_written += 1
         outputs.append([target.read_bytes() for target in targets])
     assert outputs[0] == outputs[1]
+    assert most == 5 < num_written / 6
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
