@@ -102,11 +102,9 @@ def _named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _part(target: Path) -> Iterator[BinaryIO]:
-    """Yield a new file, which becomes ``target``, or is deleted after an error.
-
-    What a killed process has left is deleted when it is too old to be that of a running one.
-    """
+    """Yield a new file, which becomes ``target``, or is deleted after an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    # What a killed process has left is deleted when it is too old to be that of a running one.
     for left in target.parent.glob(f"{glob.escape(target.name)}.*{PART_SUFFIX}"):
         with suppress(FileNotFoundError):  # another process has renamed or deleted it
             if time.time() - left.lstat().st_mtime > PART_SECONDS:

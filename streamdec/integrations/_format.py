@@ -1,8 +1,4 @@
-"""What the wire formats share: samples, and the bytes of events.
-
-In: the chunks of one or several samples of a request. Out: the JSON objects of an API, or the bytes
-of their Server-Sent Events. No I/O and no clock.
-"""
+"""What the wire formats share: samples, and the bytes of events."""
 
 from __future__ import annotations
 
@@ -208,10 +204,7 @@ class Encoder(Format):
         return [*self.start(), *([self._failure()] if self.failed else self._ending())]
 
     def fail(self, message: str = FAILED) -> Json:
-        """Return an error that ends the response. Send nothing after it.
-
-        ``message`` is for the client.
-        """
+        """Return an error that ends the response, with the ``message`` for the client."""
         return self._error(message, "error")
 
     def start_bytes(self) -> bytes:
@@ -219,10 +212,7 @@ class Encoder(Format):
         return self._events(self.start())
 
     def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
-        """Return ``step`` as Server-Sent Events.
-
-        ``chunk``, ``index``, ``details`` and the errors are those of ``step``.
-        """
+        """Return ``step`` as Server-Sent Events. See ``step``."""
         section, is_one = None, type(chunk) is Chunk
         if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
@@ -241,10 +231,7 @@ class Encoder(Format):
         return (chunk._json or json_of(chunk, string_bytes)).join(parts)
 
     def flush_bytes(self) -> bytes:
-        """Return ``flush`` as Server-Sent Events; OpenAI's end with ``[DONE]``.
-
-        Raises the errors of ``flush``.
-        """
+        """Return ``flush`` as events, with OpenAI's ``[DONE]``. See ``flush``."""
         return self._events(self.flush()) + self._done
 
     def fail_bytes(self, message: str = FAILED) -> bytes:
@@ -280,10 +267,7 @@ class Response(Format):
     """The base class of responses that are sent when they are complete."""
 
     def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> None:
-        """Add ``chunk`` to the sample ``index``.
-
-        ``details`` and the errors are those of ``ChatCompletionEncoder.step``.
-        """
+        """Add ``chunk`` to the sample ``index``. See ``ChatCompletionEncoder.step``."""
         sample = self._taken(chunk, index, details.get("num_tokens"))
         sample.parts += chunk.split()
         sample.placed += details.get("logprobs", ())

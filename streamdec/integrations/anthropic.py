@@ -1,8 +1,7 @@
 """Anthropic's wire format: a message, streamed and whole.
 
-In: the chunks of a request. Out: the events of the Messages API, or their bytes as Server-Sent
-Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.stream``,
-``messages.create(stream=True)``) and httpx 0.28.1.
+In: the chunks of a request. Out: the events of the Messages API. Tried with the client anthropic
+2.11.0 (``messages.stream``, ``messages.create(stream=True)``) and httpx 0.28.1.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """NVIDIA Dynamo: a worker that returns text.
 
 In: an engine that yields ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
-frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module: it yields
-``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes. If a worker dies, Dynamo moves
-the requests of token workers to another one, but not those of text workers.
+frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module.
 
 Tried with ai-dynamo 1.6.1. Nothing is imported from it. Runs on asyncio, as Dynamo does.
 """
@@ -139,7 +137,6 @@ class _Outputs:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the context was stopped."""
         return self._stop.done() and not self._stop.cancelled()
 
     def _interrupt(self, stop: asyncio.Future[Any]) -> None:

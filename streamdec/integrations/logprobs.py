@@ -62,8 +62,7 @@ class Alternative(NamedTuple):
     """
 
     token: str
-    """Its text, in which bytes that are not UTF-8 are escaped as ``\\xf0``. The name of a token
-    without bytes."""
+    """Its text, with bytes that are not UTF-8 as ``\\xf0``; the name of a token without bytes."""
     data: bytes
     """The bytes that it would give."""
     logprob: float
@@ -195,10 +194,7 @@ class LogprobTracker:
         return self._noted(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``.
-
-        An error has the chunk of the ids before it (``chunk``), and their number (``num_taken``).
-        """
+        """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``."""
         chunks: list[Chunk] = []
         try:
             for token_id in token_ids:
@@ -212,10 +208,7 @@ class LogprobTracker:
         return replace(whole, unread_tokens=left) if left else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """End the decoder with ``finish_reason``, and return its last chunk.
-
-        Raises the errors of the decoder.
-        """
+        """End the decoder, and return its last chunk. See ``StopSequenceDecoder.flush``."""
         if self.decoder.finished:
             return self.decoder.flush(finish_reason)
         return self._noted(self._stepped.flush(finish_reason))

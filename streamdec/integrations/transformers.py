@@ -189,9 +189,8 @@ class GenerateStreamer:
     def put(self, value: Any) -> None:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
-        Later values are ignored: the streamer reads the new tokens as a criterion. Raises
-        ValueError if ``eos_token_ids`` is missing, or the conditions do not fit the number of rows;
-        RuntimeError if ``generate`` has ended.
+        Later values are ignored. Raises ValueError if ``eos_token_ids`` is missing, or the
+        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
@@ -313,10 +312,7 @@ class GenerateStreamer:
         return found
 
     def close(self) -> None:
-        """End ``generate`` at its next token.
-
-        If ``start`` began it, wait until it has ended. There are no chunks afterwards.
-        """
+        """End ``generate`` at its next token, and wait for its end if ``start`` began it."""
         self._is_closed = True
         self._feed.close()
         if self._thread is not None:

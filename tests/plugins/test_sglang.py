@@ -131,14 +131,6 @@ def test_texts_are_those_of_sglang(engine: SimpleNamespace) -> None:
     }
 
 
-def test_steps_give_the_text_of_their_tokens(on: SimpleNamespace) -> None:
-    ids = encoded(TEXT)
-    found = texts(on, ids, 1, LENGTH)
-    assert "".join(found) == TEXT
-    assert len(found) == len(ids)
-    assert max(map(len, found)) <= 3
-
-
 def test_a_prompt_that_ends_inside_a_character_and_a_cut(on: SimpleNamespace) -> None:
     *ids, last = encoded("a 🦉")
     assert texts(on, [last], 1, LENGTH, prompt=ids) == ["🦉"]

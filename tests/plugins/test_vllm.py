@@ -161,13 +161,6 @@ def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace, plugin: Any)
         assert found == {(text, stop)}
 
 
-def test_the_ids_after_a_stop_are_not_counted(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
-    ids = encoded("one two three four")
-    found = outcome(engine, [ids], stop="two")
-    assert found.num_tokens == len(encoded("one two")) < len(ids)
-
-
 @pytest.mark.parametrize(("shows", "expected"), [(False, "one"), (True, "one!")])
 def test_a_stop_token_is_counted_and_has_text_if_stops_do(
     engine: SimpleNamespace, plugin: Any, shows: bool, expected: str
@@ -177,16 +170,6 @@ def test_a_stop_token_is_counted_and_has_text_if_stops_do(
     for given in ([ids], steps(ids, 1)):
         found = outcome(engine, given, ends_by_id=True, include_stop_str_in_output=shows)
         assert found == Result(expected, len(ids), None)
-
-
-def test_an_abort_outputs_what_was_withheld(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
-    found = detokenizer(engine, stop=["two three"])
-    texts = []
-    for ids, is_last in ((encoded("one two"), False), ([], True)):
-        assert found.update(ids, False) is None
-        texts.append(found.get_next_output_text(is_last, delta=True))
-    assert texts == ["one ", "two"]
 
 
 def test_a_prompt_that_ends_inside_a_character_and_a_cut(
