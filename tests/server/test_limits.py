@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -240,32 +239,6 @@ def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: in
 
     asyncio.run(main())
     assert (sent, len(closed)) == ([], 2 * n)
-
-
-def test_a_client_that_does_not_read_holds_the_engine_back(tokenizer: Any) -> None:
-    num_given = 0
-
-    async def endless(prompt: list[int], _: Any) -> AsyncIterator[int]:
-        nonlocal num_given
-        while True:
-            num_given += 1
-            yield prompt[0]
-
-    limits = ServerLimits(max_tokens=10**9, work=10**9)
-    body = b'{"prompt":"One","stream":true}'
-    with another(tokenizer, engine=endless, limits=limits) as (_, http), socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        client.connect((http.base_url.host, http.base_url.port))
-        head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        before = -1
-        while num_given != before or not num_given:  # until the buffers of the sockets are full
-            before = num_given
-            time.sleep(0.1)
-        assert before < 100_000, "some megabytes of them, and no buffer of streamdec"
-        for _ in range(2_000):
-            client.recv(65_536)
-        until(lambda: num_given > before)
 
 
 def test_templates_of_clients_that_left_are_not_rendered(
