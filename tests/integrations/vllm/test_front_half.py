@@ -1,14 +1,11 @@
-"""vLLM's text beside ours, from the same ids, stops and options; and its text with our stream.
-
-They are equal, except for the differences that have a test here.
-"""
+"""The examples of the page on vLLM's front half, and the requests that other tests draw."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -29,22 +26,6 @@ def _cases() -> Iterator[Any]:
     for path in shared_tokenizers():
         if path.parent.name in REAL:
             yield pytest.param(partial(Tokenizer.from_file, str(path)), id=path.parent.name)
-
-
-class End(NamedTuple):
-    """What came out, and why it ended."""
-
-    text: str
-    finish_reason: str | None
-    stop_reason: str | int | None
-
-
-def theirs(tokenizer: Tokenizer, prompt: Sequence[int], groups: Any, **params: Any) -> End:
-    outputs = [*FrontHalf(tokenizer, prompt, **params).outputs(groups, "LENGTH")]
-    last = outputs[-1].outputs[0]
-    return End(
-        "".join(output.outputs[0].text for output in outputs), last.finish_reason, last.stop_reason
-    )
 
 
 def grouped(ids: Sequence[int], draw: random.Random) -> list[list[int]]:
@@ -113,7 +94,8 @@ def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixt
     assert aborted == ["7"]
     exec(patch_code, names)
     try:
-        assert theirs(library, [1], [[69]]).text == "e"
+        found = FrontHalf(library, [1]).outputs([[69]], "LENGTH")
+        assert "".join(output.outputs[0].text for output in found) == "e"
     finally:
         names["patch"].undo()
     assert all(len(code.splitlines()) <= 10 for code in (ids_code, patch_code))
