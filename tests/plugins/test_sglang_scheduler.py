@@ -148,10 +148,17 @@ def test_what_is_not_supported_is_left_to_sglang_with_one_line(
     assert told in line
 
 
-def test_another_tokenizer_is_left_to_sglang(engine: SimpleNamespace) -> None:
-    made = request(engine, ["b"], tokenizer=SimpleNamespace(decode=lambda *_, **__: "ab"))
+def test_another_tokenizer_is_left_to_sglang(
+    engine: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow:
+        def decode(self, *_: Any, **__: Any) -> str:
+            return "ab"
+
+    made = request(engine, ["b"], tokenizer=Slow())
     assert ended(made, [1])[:2] == ("b", 1)
     assert type(made) is engine.req
+    assert "(Slow: not a fast tokenizer of transformers)" in caplog.text
 
 
 def test_the_decoder_is_freed_with_its_request(engine: SimpleNamespace) -> None:

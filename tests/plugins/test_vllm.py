@@ -102,13 +102,15 @@ def outcome(
 ) -> Result:
     """Decode ``given`` as vLLM's output processor does; the last step ends the request."""
     found = detokenizer(engine, **params)
-    text = ""
+    text, read = "", list[Any]()
     for place, ids in enumerate(given, 1):
         is_last = place == len(given)
+        read += ids
         stop = found.update([*ids], ends_by_id and is_last)
         new = found.get_next_output_text(is_last or stop is not None, delta)
         text = text + new if delta else new
         if stop is not None or is_last:
+            assert [*found.output_token_ids] == read[: found.num_output_tokens()]
             return Result(text, found.num_output_tokens(), stop)
     raise AssertionError("a request has steps")
 

@@ -59,6 +59,8 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "detokenize": False}, "detokenize", "does not support it"),
         ({"prompt": "a", "ignore_eos": 1}, "ignore_eos", "true or false"),
         ({"prompt": "a", "temperature": "hot"}, "temperature", "a number from 0 to 2"),
+        ({"prompt": "a", "top_p": 1.1}, "top_p", "a number from 0 to 1"),
+        ({"prompt": "a", "presence_penalty": -2.1}, "presence_penalty", "a number from -2 to 2"),
         ({"prompt": "a", "temperature": float("nan")}, "temperature", "a number from 0 to 2"),
         ({"prompt": "a", "seed": 1 << 63}, "seed", "an integer"),
         ({"prompt": "a", "stream": 1}, "stream", "true or false"),
