@@ -15,9 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import streamdec.server
-from streamdec import stream
 from streamdec.errors import MissingExtraError
-from streamdec.integrations import _format, _json, openai
+from streamdec.integrations import _format, _json
 from streamdec.server import ServerLimits, answers, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
@@ -200,38 +199,49 @@ def test_the_engine_is_closed_when_the_client_disconnects(
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
-    """It has sent nothing, and its task is not cancelled. A cancelled task is."""
+    """It has sent nothing and closed its engines, and its task is not cancelled.
+
+    A cancelled task is.
+    """
     sent: list[Any] = []
     closed: list[bool] = []
-    begun = asyncio.Event()
+    begun = asyncio.Barrier(n + 1)
 
-    async def hanging() -> AsyncIterator[int]:
-        try:
-            yield 40
-            begun.set()
+    class Hanging:
+        def __aiter__(self) -> Hanging:
+            return self
+
+        async def __anext__(self) -> int:
+            await begun.wait()
             await asyncio.Event().wait()
-        finally:
-            closed.append(True)
+            return 0
 
-    async def disconnected() -> Any:
-        await begun.wait()
-        return {"type": "http.disconnect"}
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            closed.append(True)
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async def respond(receive: Any) -> int:
-        made = openai.CompletionResponse(response_id="1", model="tiny", created=0, n=n)
-        streams = [stream(hanging(), tokenizer) for _ in range(n)]
-        await answers.WholeResponse(made, streams)({}, receive, send)
+    async def respond(*, leaves: bool) -> int:
+        bodies = [json.dumps({"prompt": "a", "n": n}).encode()]
+
+        async def receive() -> Any:
+            if bodies:
+                return {"type": "http.request", "body": bodies.pop()}
+            await (begun if leaves else asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"x")]
+        scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "headers": headers}
+        await create_app(tokenizer, lambda *_: Hanging())(scope, receive, send)
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()
 
     async def main() -> None:
-        assert await respond(disconnected) == 0
-        begun.clear()
-        task = asyncio.create_task(respond(asyncio.Event().wait))
+        assert await respond(leaves=True) == 0
+        task = asyncio.create_task(respond(leaves=False))
         await begun.wait()
         task.cancel()
         await asyncio.wait([task])
