@@ -13,6 +13,7 @@ import secrets
 import signal
 import stat
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -29,6 +30,8 @@ from streamdec.errors import SourceError, StreamdecError
 
 PART_SUFFIX = ".streamdec-part"
 """The suffix of an incomplete file. A user's own file is unlikely to have it."""
+PART_SECONDS = 86_400
+"""The age after its last write at which an incomplete file counts as abandoned."""
 
 Decoding = Callable[[Iterator[Block]], Iterator[DecodedBlock]]
 
@@ -99,15 +102,13 @@ def _named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _part(target: Path) -> Iterator[BinaryIO]:
-    """Yield a new file, which becomes ``target``, or is deleted after an error.
-
-    What a killed process has left is deleted. So is the file of another running process, which
-    then fails at its end.
-    """
+    """Yield a new file, which becomes ``target``, or is deleted after an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Not "*": the part of a.jsonl.gz also begins with "a.jsonl.".
-    for left in target.parent.glob(f"{glob.escape(target.name)}.{'[0-9a-f]' * 8}{PART_SUFFIX}"):
-        left.unlink(missing_ok=True)
+    # What a killed process has left is deleted when it is too old to be that of a running one.
+    for left in target.parent.glob(f"{glob.escape(target.name)}.*{PART_SUFFIX}"):
+        with suppress(FileNotFoundError):  # another process has renamed or deleted it
+            if time.time() - left.lstat().st_mtime > PART_SECONDS:
+                left.unlink()
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     with part.open("xb") as file:
         try:

@@ -62,7 +62,8 @@ def bulk(
     columns 'finish_reason', 'stop_reason', 'stop_token_id', 'token_index', 'tokens_before',
     'unread_tokens' and 'unknown_tokens'.
 
-    An output is complete or not there. Outputs that exist stay, so a second run goes on.
+    An output is complete or not there. Outputs that exist stay, so a second run goes on. A killed
+    run leaves a file *.streamdec-part, which a run deletes a day later.
 
     \b
     Examples:

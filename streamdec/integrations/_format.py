@@ -1,14 +1,10 @@
-"""What the wire formats share: samples, and the bytes of events.
-
-In: the chunks of one or several samples of a request. Out: the JSON objects of an API, or the bytes
-of their Server-Sent Events. No I/O and no clock.
-"""
+"""What the wire formats share: samples, and the bytes of events."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypedDict, Unpack, assert_never
+from typing import ClassVar, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -26,20 +22,11 @@ _PLACE = b'"\\u0000"'
 """What the text of a template is in JSON."""
 
 
-def failure_of(reason: FinishReason | None) -> str | None:
-    """Return the message for the client if ``reason`` is a failure, else None.
-
-    The APIs have no word for these ends of a stream.
-    """
-    match reason:
-        case None | "stop" | "length" | "content_filter":
-            return None
-        case "abort":
-            return "the request was aborted before the answer was complete"
-        case "error":
-            return FAILED
-        case _:
-            assert_never(reason)
+FAILURES: dict[FinishReason | None, str] = {
+    "abort": "the request was aborted before the answer was complete",
+    "error": FAILED,
+}
+"""The ends of a stream for which the APIs have no word, and the messages for the client."""
 
 
 def check_text(name: str, value: object) -> str:
@@ -115,7 +102,7 @@ class Format(ABC):
     @property
     def failed(self) -> bool:
         """Whether a sample was aborted or failed, so that the response is an error."""
-        return any(failure_of(sample.finish_reason) for sample in self._samples)
+        return any(sample.finish_reason in FAILURES for sample in self._samples)
 
     @property
     def finished(self) -> bool:
@@ -153,9 +140,9 @@ class Format(ABC):
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
-        failed = [each.finish_reason for each in self._samples if failure_of(each.finish_reason)]
-        reason = "error" if "error" in failed else failed[0]
-        return self._error(failure_of(reason) or FAILED, str(reason))
+        failed = {sample.finish_reason for sample in self._samples}
+        reason: FinishReason = "error" if "error" in failed else "abort"
+        return self._error(FAILURES[reason], reason)
 
     @abstractmethod
     def _error(self, message: str, code: str) -> Json:
@@ -165,6 +152,8 @@ class Format(ABC):
 class Encoder(Format):
     """The base class of streamed responses."""
 
+    keep_alive: ClassVar[bytes]
+    """An event that clients ignore, for the time in which there is no text."""
     _done = b""
     """What ends the response after all objects."""
     _has_started = False
@@ -190,7 +179,6 @@ class Encoder(Format):
 
         Args:
             chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
-                (Streams output such chunks only if asked to.)
             index: the number of the sample, from 0. A message of Anthropic has only one.
             details: ``num_tokens`` and ``logprobs``; see ChunkDetails.
 
@@ -216,10 +204,7 @@ class Encoder(Format):
         return [*self.start(), *([self._failure()] if self.failed else self._ending())]
 
     def fail(self, message: str = FAILED) -> Json:
-        """Return an error that ends the response. Send nothing after it.
-
-        ``message`` is for the client.
-        """
+        """Return an error that ends the response, with the ``message`` for the client."""
         return self._error(message, "error")
 
     def start_bytes(self) -> bytes:
@@ -227,10 +212,7 @@ class Encoder(Format):
         return self._events(self.start())
 
     def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
-        """Return ``step`` as Server-Sent Events.
-
-        ``chunk``, ``index``, ``details`` and the errors are those of ``step``.
-        """
+        """Return ``step`` as Server-Sent Events. See ``step``."""
         section, is_one = None, type(chunk) is Chunk
         if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
@@ -249,10 +231,7 @@ class Encoder(Format):
         return (chunk._json or json_of(chunk, string_bytes)).join(parts)
 
     def flush_bytes(self) -> bytes:
-        """Return ``flush`` as Server-Sent Events; OpenAI's end with ``[DONE]``.
-
-        Raises the errors of ``flush``.
-        """
+        """Return ``flush`` as events, with OpenAI's ``[DONE]``. See ``flush``."""
         return self._events(self.flush()) + self._done
 
     def fail_bytes(self, message: str = FAILED) -> bytes:
@@ -288,10 +267,7 @@ class Response(Format):
     """The base class of responses that are sent when they are complete."""
 
     def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> None:
-        """Add ``chunk`` to the sample ``index``.
-
-        ``details`` and the errors are those of ``ChatCompletionEncoder.step``.
-        """
+        """Add ``chunk`` to the sample ``index``. See ``ChatCompletionEncoder.step``."""
         sample = self._taken(chunk, index, details.get("num_tokens"))
         sample.parts += chunk.split()
         sample.placed += details.get("logprobs", ())

@@ -1,8 +1,7 @@
 """JSON as the data of an event: one line for all readers.
 
-In: JSON data, or one text. Out: UTF-8 without U+0085, U+2028 and U+2029. Strings in JSON may
-contain these characters. They are not line ends in Server-Sent Events, but clients that split lines
-as ``str.splitlines`` does, such as httpx, split there. JSON always escapes characters below U+0020.
+U+0085, U+2028 and U+2029 are not line ends in Server-Sent Events. But clients that split lines as
+``str.splitlines`` does, such as httpx, split there. So strings have their escapes.
 """
 
 from __future__ import annotations

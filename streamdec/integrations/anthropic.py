@@ -1,17 +1,16 @@
 """Anthropic's wire format: a message, streamed and whole.
 
-In: the chunks of a request. Out: the events of the Messages API, or their bytes as Server-Sent
-Events. No I/O and no clock. Tried with the client anthropic 2.11.0 (``messages.stream``,
-``messages.create(stream=True)``) and httpx 0.28.1.
+In: the chunks of a request. Out: the events of the Messages API. Tried with the client anthropic
+2.11.0 (``messages.stream``, ``messages.create(stream=True)``) and httpx 0.28.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, FinishReason
 from streamdec.integrations._format import (
     FAILED,
     REASONING,
@@ -27,6 +26,13 @@ from streamdec.integrations.logprobs import PlacedLogprob
 from streamdec.integrations.sse import event
 
 __all__ = ["FAILED", "MessageEncoder", "MessageResponse", "error_body"]
+
+_WORDS: dict[FinishReason | None, str] = {
+    "stop": "end_turn",  # an end-of-sequence id, a stop id, or a stop of the server
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+"""The API's words for finish reasons. It has none for failures."""
 
 
 def error_body(message: str, *, kind: str = "api_error") -> Json:
@@ -70,22 +76,10 @@ class _Message(Format):
     def _end(self) -> Json:
         """Return the end of the message in Anthropic's words."""
         [sample] = self._samples
-        reason, stop = sample.finish_reason, sample.stop_reason
-        match reason:
-            case "length":
-                return {"stop_reason": "max_tokens", "stop_sequence": None}
-            case "content_filter":
-                return {"stop_reason": "refusal", "stop_sequence": None}
-            case "stop":
-                is_named = self._stop_sequences is None or stop in self._stop_sequences
-                if isinstance(stop, str) and is_named:
-                    return {"stop_reason": "stop_sequence", "stop_sequence": stop}
-                # An end-of-sequence id, a stop id, a stop of the server.
-                return {"stop_reason": "end_turn", "stop_sequence": None}
-            case None | "abort" | "error":
-                return {"stop_reason": None, "stop_sequence": None}
-            case _:
-                assert_never(reason)
+        stop, named = sample.stop_reason, self._stop_sequences
+        if isinstance(stop, str) and (named is None or stop in named):
+            return {"stop_reason": "stop_sequence", "stop_sequence": stop}
+        return {"stop_reason": _WORDS.get(sample.finish_reason), "stop_sequence": None}
 
     def _error(self, message: str, code: str) -> Json:
         return error_body(message)
@@ -128,7 +122,6 @@ class MessageEncoder(_Message, Encoder):
     """
 
     keep_alive: ClassVar[bytes] = event('{"type":"ping"}', name="ping")
-    """An event that clients ignore, for the time in which there is no text."""
     _block: str | None = None
     """The type of the open block; None before the first one."""
     _block_index = -1
@@ -188,8 +181,7 @@ class MessageEncoder(_Message, Encoder):
 class MessageResponse(_Message, Response):
     """A whole message, made of the chunks of a stream.
 
-    The arguments ``response_id``, ``model``, ``input_tokens`` and ``stop_sequences``, and the
-    errors (TypeError, ValueError), are those of MessageEncoder. It keeps the chunks.
+    Arguments and errors as for MessageEncoder. It keeps the chunks.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.anthropic import MessageResponse

@@ -6,65 +6,25 @@ messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, Unpack
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from streamdec.chunks import Chunk
 from streamdec.core.stepping import decoder_behind
-from streamdec.integrations._format import ChunkDetails
+from streamdec.integrations._format import ChunkDetails, Encoder
 from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
 from streamdec.streams.wakeups import is_cancelled
 
-__all__ = ["EventStreamResponse", "WireStream"]
+__all__ = ["EventStreamResponse"]
 
 KEEP_ALIVE = 15.0
 """Seconds, as the WHATWG's standard advises: some proxies close silent connections."""
-
-
-class WireStream(Protocol):
-    r"""The encoder of a wire format: it returns bytes that are sent as they are.
-
-    ChatCompletionEncoder, CompletionEncoder and MessageEncoder are encoders. An encoder of your own
-    has these six members.
-
-    >>> from streamdec import Chunk
-    >>> from streamdec.integrations.asgi import WireStream
-    >>> from streamdec.integrations.anthropic import MessageEncoder
-    >>> wire: WireStream = MessageEncoder(response_id="msg_1", model="tiny", input_tokens=1)
-    >>> wire.step_bytes(Chunk("Hi")).endswith(b'"text":"Hi"}}\n\n')
-    True
-    """
-
-    @property
-    def n(self) -> int:
-        """How many samples the response has."""
-
-    @property
-    def keep_alive(self) -> bytes:
-        """An event that clients ignore, for the time in which there is no text."""
-
-    def start_bytes(self) -> bytes:
-        """Return the events before any text; b"" the second time."""
-
-    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
-        """Return the events of ``chunk``, which is of the sample ``index``.
-
-        ``details`` are ``num_tokens`` with the last chunk, and ``logprobs`` of a LogprobTracker.
-        """
-
-    def flush_bytes(self) -> bytes:
-        """Return the events after the end of all samples."""
-
-    def fail_bytes(self) -> bytes:
-        """Return the events after an error."""
 
 
 class EventStreamResponse(Response):
@@ -80,7 +40,7 @@ class EventStreamResponse(Response):
     No task and no open stream is left afterwards, even if no stream had begun.
 
     Args:
-        wire: the encoder of the events, for as many samples as there are streams.
+        wire: an encoder, such as a ChatCompletionEncoder, for as many samples as there are streams.
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
@@ -113,15 +73,15 @@ class EventStreamResponse(Response):
 
     def __init__(
         self,
-        wire: WireStream,
+        wire: Encoder,
         *streams: TextStream[Any],
         headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         keep_alive: float | None = KEEP_ALIVE,
         background: Callable[[], Awaitable[object]] | None = None,
         status_code: int = 200,
     ) -> None:
-        is_encoder = hasattr(wire, "step_bytes") and not isinstance(wire, type)
-        if not is_encoder or not all(isinstance(each, TextStream) for each in streams):
+        kinds = [(wire, Encoder), *((each, TextStream) for each in streams)]
+        if not all(isinstance(each, kind) for each, kind in kinds):
             raise TypeError(
                 "write EventStreamResponse(encoder, stream), with an encoder such as "
                 "ChatCompletionEncoder(...) and what stream(...) returns for each sample; "
@@ -145,7 +105,7 @@ class EventStreamResponse(Response):
         ]
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Send the response. Raise the error of a stream after all was sent and closed.
+        """Send the response. Raise the error of a stream after all is closed.
 
         ``scope``, ``receive`` and ``send`` are those of ASGI.
         """
@@ -158,8 +118,13 @@ class EventStreamResponse(Response):
         try:
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
-                group.start_soon(sending.run, send, group, head, self._keep_alive)
-                await listen(receive, group.cancel_scope)
+                group.start_soon(sending.run, send, group, head)
+                while not group.cancel_scope.cancel_called:
+                    num_sent = sending.num_sent
+                    with anyio.move_on_after(self._keep_alive) as silence:
+                        await listen(receive, group.cancel_scope)
+                    if silence.cancelled_caught:
+                        await sending.keep_alive(num_sent)
         finally:
             await _close(self._streams)
         if sending.error is not None:
@@ -168,8 +133,8 @@ class EventStreamResponse(Response):
             await self.background()
 
 
-async def listen(receive: Receive, scope: anyio.CancelScope | asyncio.Task[Any]) -> None:
-    """Cancel ``scope``, which may be a task, when the client disconnects."""
+async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel ``scope`` when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
@@ -194,35 +159,30 @@ class _Sending:
     task costs more than both. Only one task sends at a time; the others wait.
     """
 
-    def __init__(self, wire: WireStream, streams: Sequence[TextStream[Any]]) -> None:
+    def __init__(self, wire: Encoder, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
         self._streams = streams
-        self._num_sent = 0
+        self.num_sent = 0
+        """How many messages were sent, the head included."""
+        self._turn = anyio.Lock()
+        self._readers: TaskGroup | None = None
+        """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
         self._is_complete = True
         """Whether no error came before the end of its sample."""
 
-    async def run(
-        self, send: Send, group: TaskGroup, head: Message, keep_alive: float | None
-    ) -> None:
-        """Send ``head``, all events and the end of the response.
-
-        Afterwards cancel the other tasks in ``group``.
-        """
+    async def run(self, send: Send, group: TaskGroup, head: Message) -> None:
+        """Send ``head``, all events and the end of the response. Then cancel ``group``."""
         self._raw_send, self._group = send, group
-        self._turn, self._reading = anyio.Lock(), anyio.CancelScope()
         await self._send(head)
         await self._send_data(self._wire.start_bytes())
-        if keep_alive is not None:
-            group.start_soon(self._tend, keep_alive)
-        with self._reading:
-            if len(self._streams) == 1:
-                await self._read(0)
-            else:
-                async with anyio.create_task_group() as readers:
-                    for index in range(len(self._streams)):
-                        readers.start_soon(self._read, index)
+        if len(self._streams) == 1:
+            await self._read(0)
+        else:
+            async with anyio.create_task_group() as self._readers:
+                for index in range(len(self._streams)):
+                    self._readers.start_soon(self._read, index)
         last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
         await self._send_data(last())
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -256,16 +216,14 @@ class _Sending:
         self.error = self.error or error
         if not has_ended:  # after its end the sample is complete anyway
             self._is_complete = False
-            async with self._turn:  # a message that is being sent is sent whole
-                self._reading.cancel()
+            if self._readers is not None:
+                async with self._turn:  # a message that is being sent is sent whole
+                    self._readers.cancel_scope.cancel()
 
-    async def _tend(self, keep_alive: float) -> None:
-        """Send an event after each ``keep_alive`` seconds without one."""
-        while True:
-            num_sent = self._num_sent
-            await anyio.sleep(keep_alive)
-            if self._num_sent == num_sent and not self._turn.locked():
-                await self._send_data(self._wire.keep_alive)
+    async def keep_alive(self, num_sent: int) -> None:
+        """Send an event that clients ignore, if none followed the first ``num_sent``."""
+        if self.num_sent == num_sent > 0 and not self._turn.locked():
+            await self._send_data(self._wire.keep_alive)
 
     async def _send_data(self, data: bytes) -> None:
         if data:
@@ -279,7 +237,7 @@ class _Sending:
             await self._turn.acquire()
         try:
             await self._raw_send(message)
-            self._num_sent += 1
+            self.num_sent += 1
         except OSError:  # servers of ASGI 2.4 raise it if the client has disconnected
             self._group.cancel_scope.cancel()
             await checkpoint()

@@ -1,9 +1,7 @@
 """NVIDIA Dynamo: a worker that returns text.
 
 In: an engine that yields ids, and Dynamo's ``request`` and ``context``. Out: the objects that its
-frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module: it yields
-``{"token_ids": [...], "finish_reason": ...}``, and Dynamo decodes. If a worker dies, Dynamo moves
-the requests of token workers to another one, but not those of text workers.
+frontend sends on. A worker of tokens (``ModelInput.Tokens``) does not need this module.
 
 Tried with ai-dynamo 1.6.1. Nothing is imported from it. Runs on asyncio, as Dynamo does.
 """
@@ -30,8 +28,8 @@ class TextWorker:
 
     ``await endpoint.serve_endpoint(TextWorker(engine, tokenizer).generate)``
 
-    The engine's iterator is closed when the text ends, when the client disconnects (also while the
-    engine is silent) and when the handler is cancelled.
+    The engine's iterator is closed when the text ends, the client disconnects or the handler is
+    cancelled, also while the engine is silent.
 
     Args:
         engine: called with the request. Returns an (async) iterator of outputs, as
@@ -82,10 +80,7 @@ class TextWorker:
     async def generate(self, request: Any, context: Any = None) -> AsyncIterator[Json]:
         """Yield the objects of the answer to ``request``. This is the handler for Dynamo.
 
-        Args:
-            request: Dynamo's request.
-            context: Dynamo's context; None for a call that is never stopped.
-
+        ``request`` and ``context`` are Dynamo's; without a context the call is never stopped.
         Raises the errors of ``conditions``, ``prompt_token_ids`` and ``wire`` before the first
         object, and the errors of the engine after the text before them.
         """
@@ -142,7 +137,6 @@ class _Outputs:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the context was stopped."""
         return self._stop.done() and not self._stop.cancelled()
 
     def _interrupt(self, stop: asyncio.Future[Any]) -> None:

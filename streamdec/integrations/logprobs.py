@@ -62,8 +62,7 @@ class Alternative(NamedTuple):
     """
 
     token: str
-    """Its text, in which bytes that are not UTF-8 are escaped as ``\\xf0``. The name of a token
-    without bytes."""
+    """Its text, with bytes that are not UTF-8 as ``\\xf0``; the name of a token without bytes."""
     data: bytes
     """The bytes that it would give."""
     logprob: float
@@ -152,19 +151,16 @@ class LogprobTracker:
     def put(self, logprobs: Iterable[TokenLogprob]) -> None:
         """Take the ``logprobs`` of the next tokens, before they are stepped.
 
-        They are kept until their text was output and :meth:`take` is called. Raises ValueError for
-        NaN and +infinity; -infinity becomes LEAST_LOGPROB. Raises TypeError for an object that is
-        not a list of TokenLogprob. If it raises, it has taken none of them.
+        They are kept until their text was output and :meth:`take` is called. -infinity becomes
+        LEAST_LOGPROB. Raises ValueError for NaN and +infinity, and TypeError for an object that is
+        not a list of TokenLogprob. Then it has taken none of them.
         """
         if isinstance(logprobs, (TokenLogprob, Mapping)) or not isinstance(logprobs, Iterable):
             raise TypeError(f"put() takes a list of TokenLogprob, not {logprobs!r:.80}")
         self._waiting += [_checked(each) for each in logprobs]
 
     def take(self) -> list[PlacedLogprob]:
-        """Return the log probabilities of the tokens output since the last call.
-
-        They are in the order of the tokens. After several chunks, call it once for all of them.
-        """
+        """Return the log probabilities of the tokens since the last call."""
         taken = self._places.take(self._given)
         if not self.decoder.finished:
             return taken
@@ -198,10 +194,7 @@ class LogprobTracker:
         return self._noted(chunk)
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``.
-
-        An error has the chunk of the ids before it (``chunk``), and their number (``num_taken``).
-        """
+        """Return the decoder's chunk of ``token_ids``. Raises the errors of ``step``."""
         chunks: list[Chunk] = []
         try:
             for token_id in token_ids:
@@ -215,10 +208,7 @@ class LogprobTracker:
         return replace(whole, unread_tokens=left) if left else whole
 
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
-        """End the decoder with ``finish_reason``, and return its last chunk.
-
-        Raises the errors of the decoder.
-        """
+        """End the decoder, and return its last chunk. See ``StopSequenceDecoder.flush``."""
         if self.decoder.finished:
             return self.decoder.flush(finish_reason)
         return self._noted(self._stepped.flush(finish_reason))

@@ -1,8 +1,8 @@
 """mlx-lm: a streaming detokenizer with the methods of mlx-lm's own.
 
-In: token ids, one by one. Out: the text so far, and its new part. Pass the class to mlx-lm's
-wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``: ``stream_generate`` and the
-server then use it. For stops, use ``iter_chunks`` on the iterator of ``generate_step``.
+Pass the class to mlx-lm's wrapper, ``TokenizerWrapper(hf_tokenizer, StreamingDetokenizer)``:
+``stream_generate`` and the server then use it. For stops, use ``iter_chunks`` on the iterator of
+``generate_step``.
 
 Tried with mlx-lm 0.32.2 and mlx 0.32.4 on Linux. This module imports neither.
 """
@@ -48,6 +48,8 @@ class StreamingDetokenizer:
 
     tokens: list[int]
     """All tokens so far."""
+    offset: int
+    """How many code points ``last_segment`` has returned."""
 
     def __init__(
         self,
@@ -75,13 +77,10 @@ class StreamingDetokenizer:
         self.tokens = []
         self._given: list[str] = []
         self._new: list[str] = []
-        self._offset = 0
+        self.offset = 0
 
     def add_token(self, token: SupportsIndex) -> None:
-        """Take one id, ``token``. Raises the errors of ``DecodeStream.step``.
-
-        After ``finalize`` that is a FinishedError. ``reset`` begins again.
-        """
+        """Take one id, ``token``. Raises the errors of ``DecodeStream.step``."""
         self._new.append(self._stream.step(token))
         self.tokens.append(token.__index__())
 
@@ -103,10 +102,5 @@ class StreamingDetokenizer:
         segment = "".join(self._new)
         self._new = []
         self._given.append(segment)
-        self._offset += len(segment)
+        self.offset += len(segment)
         return segment
-
-    @property
-    def offset(self) -> int:
-        """How many code points ``last_segment`` has returned."""
-        return self._offset

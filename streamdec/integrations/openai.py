@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk
 from streamdec.integrations._format import (
     FAILED,
+    FAILURES,
     REASONING,
     ChunkDetails,
     Encoder,
@@ -26,11 +27,9 @@ from streamdec.integrations._format import (
     Sample,
     check_count,
     check_text,
-    failure_of,
 )
 from streamdec.integrations._json import Json
-from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
-from streamdec.integrations.logprobs import PlacedLogprob
+from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 from streamdec.integrations.sse import event
 from streamdec.mistakes import check_flag
 
@@ -58,11 +57,8 @@ def error_body(
 ) -> Json:
     """Return an error of the API, as the body of a response or as a streamed event.
 
-    Args:
-        message: the message for people.
-        kind: OpenAI's ``type``: ``"invalid_request_error"``, ``"server_error"``.
-        code: the code for programs.
-        param: the parameter of the request that was wrong.
+    ``message`` is for people, and ``code`` for programs. ``kind`` is OpenAI's ``type``. ``param``
+    is the parameter of the request that was wrong.
 
     >>> from streamdec.integrations.openai import error_body
     >>> error_body("n must be at least 1", kind="invalid_request_error")["error"]["type"]
@@ -71,15 +67,49 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for ``reason``; None for no reason and for a failure."""
-    match reason:
-        case "stop" | "length" | "content_filter":
-            return reason
-        case None | "abort" | "error":
-            return None
-        case _:
-            assert_never(reason)
+def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
+    """Return the ``logprobs`` of a chat: a list of tokens, with bytes as numbers."""
+    return {
+        "content": [
+            {**_token(each), "top_logprobs": [_token(other) for other in each.top or ()]}
+            for each in logprobs
+        ],
+        "refusal": None,
+    }
+
+
+def _token(each: PlacedLogprob | Alternative) -> Json:
+    return {"token": each.token, "logprob": each.logprob, "bytes": list(each.data)}
+
+
+def completion_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
+    """Return the ``logprobs`` of a completion: parallel lists."""
+    return {
+        "tokens": [_spelled(each) for each in logprobs],
+        "token_logprobs": [each.logprob for each in logprobs],
+        "top_logprobs": [_top(each) for each in logprobs],
+        "text_offset": [each.text_offset for each in logprobs],
+    }
+
+
+def _top(placed: PlacedLogprob) -> dict[str, float] | None:
+    """Return the likeliest tokens and, as in OpenAI's API, the one that was chosen."""
+    if placed.top is None:
+        return None
+    top: dict[str, float] = {}
+    for each in (*placed.top, Alternative(placed.token, placed.data, placed.logprob)):
+        token = _spelled(each)
+        top[token] = max(each.logprob, top.get(token, each.logprob))
+    return top
+
+
+def _spelled(each: PlacedLogprob | Alternative) -> str:
+    r"""Return the name of a token in completions: ``bytes:\xf0\x9f`` if not UTF-8."""
+    try:
+        each.data.decode()
+    except UnicodeDecodeError:
+        return f"bytes:{each.token}"
+    return each.token
 
 
 class _Choices(Format):
@@ -121,7 +151,7 @@ class _Choices(Format):
         parts: Sequence[Chunk],
         placed: Sequence[PlacedLogprob],
     ) -> Json:
-        word = _word_of(sample.finish_reason)
+        word = None if sample.finish_reason in FAILURES else sample.finish_reason
         choice = {
             "index": index,
             **content,
@@ -156,7 +186,6 @@ class _Stream(_Choices, Encoder):
     """The base class of streamed responses."""
 
     keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
-    """An event that clients ignore, for the time in which there is no text."""
     _done = DONE
 
     def _beginning(self) -> list[Json]:
@@ -172,7 +201,7 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
-        if not failure_of(chunk.finish_reason) or last.text or logprobs:
+        if chunk.finish_reason not in FAILURES or last.text or logprobs:
             objects.append(self._with_choice(index, sample, last, logprobs))
         return objects
 
@@ -241,9 +270,7 @@ class ChatCompletionEncoder(_Stream):
 class CompletionEncoder(_Stream):
     r"""Encodes a streamed completion: ``text_completion`` objects.
 
-    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
-    of ChatCompletionEncoder.
+    Arguments and errors as for ChatCompletionEncoder.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionEncoder
@@ -281,10 +308,8 @@ class _Whole(_Choices, Response):
 class ChatResponse(_Whole):
     """Makes a ``chat.completion`` object of the chunks of a stream.
 
-    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
-    of ChatCompletionEncoder. The object has the usage whenever ``prompt_tokens`` is given. It keeps
-    the chunks of all samples.
+    Arguments and errors as for ChatCompletionEncoder. The object has the usage whenever
+    ``prompt_tokens`` is given. It keeps the chunks of all samples.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import ChatResponse
@@ -310,9 +335,7 @@ class ChatResponse(_Whole):
 class CompletionResponse(_Whole):
     """Makes a ``text_completion`` object of the chunks of a stream.
 
-    The arguments ``response_id``, ``model``, ``created``, ``n``, ``prompt_tokens``,
-    ``include_usage``, ``return_token_ids`` and the errors (TypeError, ValueError) are those
-    of ChatResponse.
+    Arguments and errors as for ChatResponse.
 
     >>> from streamdec import Chunk
     >>> from streamdec.integrations.openai import CompletionResponse

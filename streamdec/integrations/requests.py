@@ -91,11 +91,9 @@ class FurtherConditions(TypedDict, total=False):
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
     """Return the conditions of a request to any of OpenAI's APIs that generate text.
 
-    Any number of stops is accepted. ``max_completion_tokens`` takes precedence over ``max_tokens``.
-
-    Args:
-        request: its body as a dict, or what an object's ``model_dump()`` returns.
-        further: see FurtherConditions.
+    ``request`` is its body as a dict, or what an object's ``model_dump()`` returns. It may have any
+    number of stops. ``max_completion_tokens`` takes precedence over ``max_tokens``. ``further`` are
+    other conditions; see FurtherConditions.
 
     Raises TypeError if ``request`` is not a mapping or ``further`` has an argument that is read
     from the request; ValueError for a key that ends a stream and is not supported, for keys that
@@ -188,10 +186,9 @@ def _check_lengths(conditions: StopConditions, most: int | None, most_together: 
 
 def _check(key: str, value: object, dialect: Dialect) -> None:
     """Raise ValueError if ``key`` would end a stream and is not in ``dialect``."""
-    is_empty = not value if value is None or isinstance(value, (int, str, list, dict)) else False
-    if type(value) is int and "_id" in str(key):
-        is_empty = False  # 0 is an id
-    if is_empty or key in dialect.keys:
+    is_id = type(value) is int and "_id" in str(key)  # 0 is an id
+    is_empty = value is None or (isinstance(value, (int, str, list, dict)) and not value)
+    if (is_empty and not is_id) or key in dialect.keys:
         return
     if key in ADVICE:
         raise ValueError(f"{key}={value!r:.60} cannot be translated: {ADVICE[key]}")

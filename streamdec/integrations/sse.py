@@ -17,7 +17,6 @@ HEADERS: tuple[tuple[str, str], ...] = (
 """The headers of a response. The last two prevent caching, and buffering in nginx."""
 
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
-"""The line ends of the standard."""
 
 
 def event(data: str | bytes, *, name: str | None = None) -> bytes:

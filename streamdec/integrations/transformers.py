@@ -70,15 +70,13 @@ class GenerateStreamer:
         streamer = GenerateStreamer(tokenizer, stop="\nUser:", eos_token_ids=2)
         model.generate(**inputs, streamer=streamer, stopping_criteria=[streamer])
 
-    In a batch, ``chunk.row`` is the row. The last chunk of each row has a ``finish_reason``:
-    ``"stop"`` after a stop or an end-of-sequence id; ``"error"`` if the row could not be decoded
-    (see ``errors``); otherwise ``"length"``. The reader gets the exception of ``generate`` after
-    the text before it.
+    The last chunk of each row has a ``finish_reason``: ``"stop"`` after a stop or an
+    end-of-sequence id; ``"error"`` if the row could not be decoded (see ``errors``); otherwise
+    ``"length"``. The reader gets the exception of ``generate`` after the text before it.
 
     Args:
         tokenizer: a tokenizer of streamdec or of transformers.
-        conditions: when a row ends: one for all rows, one for each prompt, or one for each row. Or
-            give the parts as options: ``stop="\nUser:"``.
+        conditions: when a row ends: one for all rows, one for each prompt, or one for each row.
         return_token_ids: whether chunks have ``token_ids``.
         options: options of StopSequenceDecoder, for all rows. ``eos_token_ids`` (the ids at which
             ``generate`` ends a row) is required; ``()`` if no id ends one. With ``start`` it is
@@ -138,12 +136,8 @@ class GenerateStreamer:
     def start(self, model: Any, *args: Any, **kwargs: Any) -> None:
         """Call ``model.generate`` in a thread, and return at once.
 
-        Args:
-            model: a model of transformers.
-            args: the inputs and the ``generation_config`` of ``generate``.
-            kwargs: the other arguments of ``generate``. The streamer adds itself.
-
-        Raises RuntimeError if the streamer was used before; TypeError for a ``streamer``,
+        ``args`` and ``kwargs`` are the arguments of ``generate``. The streamer adds itself. Raises
+        RuntimeError if the streamer was used before; TypeError for a ``streamer``,
         ``stopping_criteria`` or ``stop_strings`` in the arguments or the configuration.
         """
         instead_of = {
@@ -195,9 +189,8 @@ class GenerateStreamer:
     def put(self, value: Any) -> None:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
-        Later values are ignored: the streamer reads the new tokens as a criterion. Raises
-        ValueError if ``eos_token_ids`` is missing, or the conditions do not fit the number of rows;
-        RuntimeError if ``generate`` has ended.
+        Later values are ignored. Raises ValueError if ``eos_token_ids`` is missing, or the
+        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
@@ -319,10 +312,7 @@ class GenerateStreamer:
         return found
 
     def close(self) -> None:
-        """End ``generate`` at its next token.
-
-        If ``start`` began it, wait until it has ended. There are no chunks afterwards.
-        """
+        """End ``generate`` at its next token, and wait for its end if ``start`` began it."""
         self._is_closed = True
         self._feed.close()
         if self._thread is not None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import anyio
 from starlette.types import Receive, Send
 
 from streamdec.integrations._json import json_bytes
@@ -48,18 +49,14 @@ class WholeResponse:
 
         Raises the errors of the engine, those of several samples in a group.
         """
-        reading = asyncio.current_task()
-        assert reading is not None
-        listening = asyncio.create_task(listen(receive, reading))
-        try:
-            await self._read_all()
-        except asyncio.CancelledError:
-            if not listening.done():
-                raise
-            reading.uncancel()  # the client has left
+        with anyio.CancelScope() as reading:
+            listening = asyncio.create_task(listen(receive, reading))
+            try:
+                await self._read_all()
+            finally:
+                listening.cancel()
+        if reading.cancelled_caught:
             return
-        finally:
-            listening.cancel()
         await self._send(send)
 
     async def _send(self, send: Send) -> None:
@@ -76,9 +73,9 @@ class WholeResponse:
         if len(self._streams) == 1:
             await self._read(self._streams[0], 0)
             return
-        async with asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as group:
             for index, each in enumerate(self._streams):
-                group.create_task(self._read(each, index))
+                group.start_soon(self._read, each, index)
 
     async def _read(self, text: TextStream[Any], index: int) -> None:
         tracker = text.decoder if isinstance(text.decoder, LogprobTracker) else None

@@ -33,7 +33,6 @@ from streamdec.core.conditions import StopConditions
 from streamdec.errors import MissingExtraError, SourceError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai
-from streamdec.integrations._openai_logprobs import chat_logprobs, completion_logprobs
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.metrics import PrometheusMetrics
 from streamdec.server.answers import WholeResponse
@@ -264,7 +263,7 @@ class _Server:
             encoder = openai.ChatCompletionEncoder if is_chat else openai.CompletionEncoder
             return EventStreamResponse(encoder(**options), *streams, keep_alive=KEEP_ALIVE)
         made = openai.ChatResponse if is_chat else openai.CompletionResponse
-        write = chat_logprobs if is_chat else completion_logprobs
+        write = openai.chat_logprobs if is_chat else openai.completion_logprobs
         has_logprobs = asked.sampling.logprobs is not None
         return WholeResponse(made(**options), streams, write if has_logprobs else None)
 

@@ -22,10 +22,9 @@ async def read_body(request: Request, limits: ServerLimits) -> bytes:
     # Web pages of other origins can send other types without a CORS preflight, but not JSON.
     if kind != "application/json":
         raise RequestError("the body must be JSON, with Content-Type: application/json", status=415)
-    too_large = RequestError(f"the body has more than {limits.body_bytes} bytes", status=413)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limits.body_bytes:
-        raise too_large
+        raise _too_large(limits)
     parts: list[bytes] = []
     size = 0
     try:
@@ -33,7 +32,7 @@ async def read_body(request: Request, limits: ServerLimits) -> bytes:
             async for part in request.stream():
                 size += len(part)
                 if size > limits.body_bytes:
-                    raise too_large
+                    raise _too_large(limits)
                 parts.append(part)
     except TimeoutError:
         message = f"the body did not arrive within {limits.body_seconds:g} seconds"
@@ -68,6 +67,10 @@ def _check_depth(value: Any, limits: ServerLimits) -> None:
         for each in level:
             inner += each.values() if isinstance(each, dict) else each
         level = [each for each in inner if isinstance(each, (dict, list))]
+
+
+def _too_large(limits: ServerLimits) -> RequestError:
+    return RequestError(f"the body has more than {limits.body_bytes} bytes", status=413)
 
 
 def _too_deep(limits: ServerLimits) -> RequestError:

@@ -36,14 +36,14 @@ class Fields:
 
     def integer(self, name: str, least: int, most: int) -> int | None:
         """Return an integer within bounds."""
-        value = self.get(name)
+        value = self.body.get(name)
         if value is not None and (type(value) is not int or not least <= value <= most):
             raise self.wrong(name, f"an integer from {least} to {most}")
         return value
 
     def number(self, name: str, least: float, most: float) -> float | None:
         """Return a number within bounds."""
-        value: float | None = self.get(name)
+        value: float | None = self.body.get(name)
         if value is not None and (type(value) not in (int, float) or not least <= value <= most):
             raise self.wrong(name, f"a number from {least} to {most}")
         return value
@@ -66,7 +66,7 @@ class Fields:
         return value
 
     def _of_type(self, name: str, kind: type, wanted: str) -> Any:
-        value = self.get(name)
+        value = self.body.get(name)
         if value is not None and not isinstance(value, kind):
             raise self.wrong(name, wanted)
         return value

@@ -81,6 +81,8 @@ class Generation:
 
     def params(self, index: int) -> SamplingParams:
         """Return the parameters of sample ``index`` of a prompt."""
+        if index == 0:
+            return self.sampling
         seed = self.sampling.seed
         return replace(self.sampling, index=index, seed=None if seed is None else seed + index)
 
@@ -168,7 +170,9 @@ def _generation(
     options = fields.within("stream_options")
     if options.body and not stream:
         raise RequestError("stream_options needs stream: true", param="stream_options")
-    numbers: dict[str, Any] = {name: fields.number(name, *each) for name, each in _NUMBERS.items()}
+    numbers: dict[str, Any] = {
+        name: fields.number(name, *_NUMBERS[name]) for name in fields.body if name in _NUMBERS
+    }
     sampling = SamplingParams(
         max_tokens=max_tokens,
         min_tokens=conditions.min_tokens,

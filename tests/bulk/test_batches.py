@@ -28,30 +28,21 @@ def _nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "_loaded", {})
 
 
-def test_a_column_of_texts_is_appended() -> None:
-    found = BulkDecoder(TOKENIZER)(TABLE)
-    assert isinstance(found, pa.Table)
-    assert found.drop_columns("text") == TABLE
-    assert found.column_names[-1] == "text"
-    assert found.column("text").to_pylist() == TEXTS
-
-
-def test_a_record_batch_stays_one() -> None:
-    (batch,) = TABLE.to_batches()
-    found = BulkDecoder(TOKENIZER)(batch)
-    assert isinstance(found, pa.RecordBatch)
-    assert found.column("text").to_pylist() == TEXTS
-
-
 @pytest.mark.parametrize("given", [TABLE, TABLE.to_batches()[0]], ids=["table", "batch"])
-def test_stops_append_where_each_text_ends(given: Any) -> None:
-    found = BulkDecoder(TOKENIZER, conditions=STOPS)(given)
-    assert found.schema.names == ["id", "token_ids", "more", "text", *COLUMNS]
-    expected = decode_arrow(TABLE["token_ids"], BulkDecoder(TOKENIZER).tokenizer, conditions=STOPS)
-    rows = found.select(["text", *COLUMNS]).to_pylist()
-    assert rows == expected.to_pylist()
-    assert [row["finish_reason"] for row in rows] == [None, None, "stop"]
-    assert rows[2]["text"] == "Useful."
+@pytest.mark.parametrize("conditions", [None, STOPS], ids=["no stops", "stops"])
+def test_columns_are_appended(given: Any, conditions: StopConditions | None) -> None:
+    decoder = BulkDecoder(TOKENIZER, conditions=conditions)
+    found = decoder(given)
+    assert type(found) is type(given)
+    names = ["text", *COLUMNS] if conditions else ["text"]
+    assert found.schema.names == ["id", "token_ids", "more", *names]
+    assert found.select(TABLE.column_names) == given
+    expected = decode_arrow(TABLE["token_ids"], decoder.tokenizer, conditions=conditions)
+    if conditions is None:
+        assert found["text"].to_pylist() == expected.to_pylist() == TEXTS
+    else:
+        assert found.select(names).to_pylist() == expected.to_pylist()
+        assert found["text"].to_pylist()[2] == "Useful."
 
 
 def test_the_tokenizer_is_loaded_once_in_a_process_and_not_before() -> None:

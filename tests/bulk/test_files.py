@@ -8,15 +8,16 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from streamdec.bulk import BulkDecoder, decode_arrow, formats
+from streamdec.bulk import BulkDecoder, decode_arrow, files, formats
 from streamdec.bulk.files import check_files, decode_files
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from tests.bulk.making import TOKENIZER, content, rows, written
@@ -71,13 +72,34 @@ def test_each_format_keeps_its_rows_and_gets_texts(tmp_path: Path, suffix: str) 
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_several_processes_give_the_same_file(tmp_path: Path, suffix: str) -> None:
-    source = written(tmp_path / f"in{suffix}")
-    alone = decoded(source).read_bytes()
-    with_others = decoded(source, workers=2, overwrite=True)
-    assert content(with_others) == EXPECTED
-    assert with_others.read_bytes() == alone
+def test_several_processes_give_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And few blocks are read before the first of them is written."""
+    num_read = num_written = most = 0
+
+    def counted(*arguments: Any) -> Any:
+        blocks, write = formats.opened(*arguments)
+
+        def count() -> Iterator[formats.Block]:
+            nonlocal num_read, most
+            for block in blocks:
+                num_read += 1
+                most = max(most, num_read - num_written)
+                yield block
+
+        return count(), write
+
+    monkeypatch.setattr(files, "opened", counted)
+    sources = [written(tmp_path / f"in{suffix}") for suffix in SUFFIXES]
+    outputs = []
+    for workers in (1, 2):
+        targets = [tmp_path / f"{workers}{suffix}" for suffix in SUFFIXES]
+        for _ in decode_files(zip(sources, targets, strict=True), DECODER, workers=workers):
+            num_written += 1
+        outputs.append([target.read_bytes() for target in targets])
+    assert outputs[0] == outputs[1]
+    assert most == 5 < num_written / 6
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -203,13 +225,12 @@ def _is_there(group: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_killed_run_is_continued(tmp_path: Path, workers: str) -> None:
+def test_a_killed_run_is_continued(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     row = '{"token_ids": [' + ", ".join(["5"] * 2_000) + "]}\n"
     for n in range(3):
         (tmp_path / f"{n}.jsonl").write_text(row * (2_000 if n == 1 else 5))
     out = tmp_path / "out"
-    line = command("bulk", DEMO, tmp_path, out, f"--workers={workers}")
+    line = command("bulk", DEMO, tmp_path, out, "--workers=2")
     with subprocess.Popen(line, cwd=ROOT, start_new_session=True) as process:
         until = time.monotonic() + 60
         while not [*out.glob("1.jsonl.*")] and time.monotonic() < until:
@@ -218,12 +239,14 @@ def test_a_killed_run_is_continued(tmp_path: Path, workers: str) -> None:
     while _is_there(process.pid) and time.monotonic() < until:  # the workers end, too
         time.sleep(0.01)
     assert not _is_there(process.pid)
-    assert sorted(path.name for path in out.glob("*.jsonl")) == ["0.jsonl"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, check=True, text=True, timeout=120)
-    assert done.stdout.startswith("2,005 rows of 2 files in ")
-    assert done.stdout.endswith("; 1 file done before\n")
+    [complete, part] = sorted(out.iterdir())
+    assert complete.name == "0.jsonl"
+    os.utime(part, (1, 1))  # it was written long ago
+    (tmp_path / "1.jsonl").write_text(row)
+    done = bulk(monkeypatch, tmp_path, out)
+    assert done.out.startswith("6 rows of 2 files in ")
+    assert done.out.endswith("; 1 file done before\n")
     assert sorted(path.name for path in out.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl"]
-    assert len((out / "1.jsonl").read_text().splitlines()) == 2_000
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -257,13 +280,12 @@ def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str, t
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_bad_id_of_a_table_is_named_with_its_row(tmp_path: Path, workers: int) -> None:
-    """And nothing is written, also if an older file is to be replaced."""
+def test_a_bad_id_of_a_table_is_named_with_its_row(tmp_path: Path) -> None:
+    """By another process, too. Nothing is written, also if an older file is to be replaced."""
     source = written(tmp_path / "in.parquet", pa.table({"token_ids": [[0]] * 40 + [[-1]]}))
     (tmp_path / "out-in.parquet").write_text("old")
     with pytest.raises(TokenIdError, match=r"/in.*: column 'token_ids': row 40: .* out of range"):
-        decoded(source, workers=workers, overwrite=True)
+        decoded(source, workers=2, overwrite=True)
     assert (tmp_path / "out-in.parquet").read_text() == "old"
     assert len([*tmp_path.iterdir()]) == 2
 
@@ -302,19 +324,26 @@ def test_no_link_is_written_through(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="exists and is not a file"):
         decoded(source, overwrite=True)
     (tmp_path / "out-in.jsonl").unlink()
-    (tmp_path / "out-in.jsonl.01234567.streamdec-part").symlink_to(mine)
+    left = tmp_path / "out-in.jsonl.01234567.streamdec-part"
+    left.symlink_to(mine)
+    os.utime(left, (1, 1), follow_symlinks=False)
     assert content(decoded(source)) == EXPECTED
     assert mine.read_text() == "mine"
     assert len([*tmp_path.iterdir()]) == 3
 
 
-def test_the_file_that_another_command_writes_is_not_deleted(tmp_path: Path) -> None:
-    """Its target has the same name and one suffix more."""
-    other = decode_files([(written(tmp_path / "in.jsonl.gz"), tmp_path / "a.jsonl.gz")], DECODER)
-    next(other)
-    _ = [*decode_files([(written(tmp_path / "in.jsonl"), tmp_path / "a.jsonl")], DECODER)]
-    _ = [*other]
-    assert content(tmp_path / "a.jsonl") == content(tmp_path / "a.jsonl.gz") == EXPECTED
+def test_commands_that_write_the_same_file_at_once_all_write_it_whole(tmp_path: Path) -> None:
+    """And one whose target has the same name and one suffix more."""
+    source, target = written(tmp_path / "in.jsonl"), tmp_path / "a.jsonl"
+    zipped = written(tmp_path / "in.jsonl.gz"), tmp_path / "a.jsonl.gz"
+    running = [decode_files([pair], DECODER) for pair in ((source, target), zipped)]
+    for each in running:
+        next(each)
+    for blocks in (decode_files([(source, target)], DECODER), *running):
+        _ = [*blocks]
+        assert content(target) == EXPECTED
+    assert content(zipped[1]) == EXPECTED
+    assert len([*tmp_path.iterdir()]) == 4
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,11 @@ from streamdec import (
     StopSequenceDecoder,
     TokenIdError,
 )
-from streamdec.bulk import Rollout, decode_rollouts, rollouts
-from tests.bulk.test_arrays import FEWER, STOPPED, subject
+from streamdec.bulk import Rollout, decode_arrow, decode_rollouts, rollouts
+from tests.bulk.test_arrays import FEWER, subject
 from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by
+from tests.support.zoo import ZOO
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*streaming over a window"),
@@ -42,8 +45,53 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 both_ways = pytest.mark.usefixtures("_way")
 
 
-def streamed(decoder: StopSequenceDecoder, row: Sequence[int], *, spans: bool) -> Rollout:
-    """What a stream gives for ``row``, id by id."""
+STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
+
+
+def random_conditions(
+    seed: random.Random, text: str, ids: Sequence[int], specials: Sequence[str]
+) -> StopConditions:
+    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs.
+
+    ``specials`` are names of special tokens, which have no text if they are skipped.
+    """
+
+    def some(most: int, one: Callable[[], Any]) -> list[Any]:
+        return [one() for _ in range(max(seed.randint(-most, most), 0))]
+
+    def piece() -> str:
+        if specials and seed.random() < 0.3:
+            return seed.choice(specials)
+        start = seed.randrange(len(text))
+        return text[start : start + seed.randint(1, 3)]
+
+    def token() -> int:
+        return seed.choice(ids)
+
+    def section() -> tuple[str | int, str | int]:
+        pairs: list[tuple[str | int, str | int]] = [(piece(), token()), (token(), "end")]
+        return seed.choice(pairs)
+
+    most = seed.choice([None, None, seed.randint(3, 20)])
+    return StopConditions(
+        some(2, piece),
+        some(1, token),
+        visible_stop=some(2, piece),
+        visible_stop_token_ids=some(1, token),
+        include_stop_str_in_output=seed.random() < 0.2,
+        min_tokens=seed.choice([0, 0, 0, 1, 3]),
+        max_tokens=most,
+        ignore_eos=seed.random() < 0.1,
+        eos_token_ids=some(1, token),
+        ignore_stops_between=some(1, section),
+        stop_regex=some(1, lambda: f"{re.escape(piece()[0])}[^x]?"),
+    )
+
+
+def streamed(
+    decoder: StopSequenceDecoder, row: Sequence[int], *, spans: bool
+) -> tuple[Rollout, dict[str, Any]]:
+    """What a stream gives for ``row``, id by id: as a Rollout, and as a row of ``decode_arrow``."""
     text, kept = "", []
     for token_id in row:
         chunk = decoder.step(token_id)
@@ -53,7 +101,20 @@ def streamed(decoder: StopSequenceDecoder, row: Sequence[int], *, spans: bool) -
             break
     text += decoder.flush("abort").text
     reason = None if decoder.finish_reason == "abort" else decoder.finish_reason
-    return Rollout(text, kept, reason, decoder.match, spans=decoder.take_spans() if spans else None)
+    match = decoder.match
+    stop = match and match.stop
+    struct = {
+        "text": text,
+        "finish_reason": reason,
+        "stop_reason": stop if isinstance(stop, str) else None,
+        "stop_token_id": stop if isinstance(stop, int) else None,
+        "token_index": match and match.token_index,
+        "tokens_before": match and match.tokens_before,
+        "unread_tokens": len(row) - len(kept),
+        "unknown_tokens": decoder.unknown_tokens,
+    }
+    taken = decoder.take_spans() if spans else None
+    return Rollout(text, kept, reason, match, spans=taken), struct
 
 
 def check_spans(rollout: Rollout) -> None:
@@ -82,31 +143,17 @@ def test_each_row_is_what_a_stream_gives(
     spans = spans and has_spans(it.tokenizer)
     rows = data.draw(st.lists(token_ids(it), max_size=6))
     ids = [i for row in rows for i in row] or it.usual[:3]
-    prompt = token_ids(it) | st.just(ids[:1])
-    sections = [(ids[0], each) for each in ids if each != ids[0]][:1]
-    prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
+    specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
     text = it.tokenizer.decode(ids) or "a"
-    start = data.draw(st.integers(0, len(text) - 1))
-    conditions = StopConditions(
-        data.draw(st.sampled_from([[], [text[start : start + 3]], ["zz", text[start]]])),
-        data.draw(st.lists(st.sampled_from(ids), max_size=2)),
-        eos_token_ids=data.draw(st.lists(st.sampled_from(ids), max_size=1)),
-        include_stop_str_in_output=data.draw(st.booleans()),
-        min_tokens=data.draw(st.integers(0, 2)),
-        max_tokens=data.draw(st.none() | st.integers(2, 9)),
-        ignore_stops_between=data.draw(st.sampled_from([[], sections])),
-    )
-    before = [] if prompts is None else prompts
-    expected = [
-        streamed(
-            StopSequenceDecoder(
-                it.tokenizer, conditions, prompt, skip_special_tokens=skip, spans=spans
-            ),
-            row,
-            spans=spans,
-        )
-        for row, prompt in zip(rows, before or [[]] * len(rows), strict=True)
+    conditions = random_conditions(data.draw(st.randoms()), text, ids, specials)
+    prompt = token_ids(it) | st.just(ids[:1])
+    prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
+    decoders = [
+        StopSequenceDecoder(it.tokenizer, conditions, before, skip_special_tokens=skip, spans=spans)
+        for before in prompts or [[]] * len(rows)
     ]
+    given = zip(decoders, rows, strict=True)
+    expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
         found = decode_rollouts(
@@ -117,10 +164,13 @@ def test_each_row_is_what_a_stream_gives(
             spans=spans,
             skip_special_tokens=skip,
         )
-    assert found == expected
-    if spans and prompts is None:
-        for each in found:
+    assert found == [rollout for rollout, _ in expected]
+    if prompts is None:
+        for each in found if spans else ():
             check_spans(each)
+        array = pa.array(rows, pa.list_(pa.uint32()))
+        structs = decode_arrow(array, it.tokenizer, conditions, skip_special_tokens=skip)
+        assert structs.to_pylist() == [struct for _, struct in expected]
 
 
 def has_spans(tokenizer: Any) -> bool:

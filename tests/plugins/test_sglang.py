@@ -13,32 +13,22 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.stand_ins import PLUGINS, differences, in_place
-from tests.support.zoo import ZOO
+from tests.plugins.stand_ins import (
+    LIBRARY,
+    PLUGINS,
+    differences,
+    encoded,
+    plugged_sglang,
+    sglang_manager,
+)
 
-LIBRARY = ZOO["byte_level_trained"]()
 METHOD = "_decode_batch_token_id_output"
 
 
-def imported() -> SimpleNamespace:
-    """Return what the tests use of SGLang."""
-    return SimpleNamespace(
-        manager=importlib.import_module("sglang.srt.managers.detokenizer_manager"),
-        batch=importlib.import_module("sglang.srt.managers.io_struct").BatchTokenIDOutput,
-        hooks=importlib.import_module("sglang.srt.plugins.hook_registry").HookRegistry,
-        tokenizer=importlib.import_module("transformers").PreTrainedTokenizerFast,
-    )
-
-
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def engine() -> Iterator[SimpleNamespace]:
     """SGLang and the plugin, which is not registered yet."""
-    with in_place():
-        found = imported()
-        found.plugin = importlib.import_module("streamdec_sglang")
-        found.ours = importlib.import_module("streamdec_sglang.detokenizer")
-        found.patch = importlib.import_module("streamdec_sglang.patch")
-        monkeypatch.delenv(found.plugin.SWITCH, raising=False)
+    with plugged_sglang() as found:
         yield found
 
 
@@ -54,23 +44,6 @@ def on(engine: SimpleNamespace) -> SimpleNamespace:
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "sglang.streamdec")
     return caplog
-
-
-def make_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
-    """Return a manager without sockets."""
-    manager = engine.manager.DetokenizerManager.__new__(engine.manager.DetokenizerManager)
-    manager.tokenizer = engine.tokenizer(
-        tokenizer_object=LIBRARY, clean_up_tokenization_spaces=False
-    )
-    manager.vocab_size = len(manager.tokenizer)
-    manager.decode_status = engine.manager.LimitedCapacityDict(capacity=capacity)
-    manager.disable_tokenizer_batch_decode = manager.is_tool_call_parser_gpt_oss = False
-    manager.tool_close_token_ids = frozenset()
-    return manager
-
-
-def encoded(text: str) -> list[int]:
-    return list(LIBRARY.encode(text, add_special_tokens=False).ids)
 
 
 def batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **fields: Any) -> Any:
@@ -99,7 +72,7 @@ def texts(
     no_stop_trim: bool = False,
 ) -> list[str]:
     """Return the texts of a request with steps of ``size`` ids; the last step has ``reason``."""
-    manager = manager or make_manager(engine)
+    manager = manager or sglang_manager(engine)
     decode = decode or getattr(type(manager), METHOD)
     found = []
     for place in range(0, len(ids), size):
@@ -158,14 +131,6 @@ def test_texts_are_those_of_sglang(engine: SimpleNamespace) -> None:
     }
 
 
-def test_steps_give_the_text_of_their_tokens(on: SimpleNamespace) -> None:
-    ids = encoded(TEXT)
-    found = texts(on, ids, 1, LENGTH)
-    assert "".join(found) == TEXT
-    assert len(found) == len(ids)
-    assert max(map(len, found)) <= 3
-
-
 def test_a_prompt_that_ends_inside_a_character_and_a_cut(on: SimpleNamespace) -> None:
     *ids, last = encoded("a 🦉")
     assert texts(on, [last], 1, LENGTH, prompt=ids) == ["🦉"]
@@ -176,7 +141,7 @@ def test_a_prompt_that_ends_inside_a_character_and_a_cut(on: SimpleNamespace) ->
 
 def test_text_waits_until_the_character_after_it_is_complete(on: SimpleNamespace) -> None:
     """The scheduler gives a possible stop away when a character after it begins."""
-    manager = make_manager(on)
+    manager = sglang_manager(on)
     ids = encoded("ok 🦉")
     decode = getattr(manager, METHOD)
     assert decode(batch(on, {"a": ids[:-1]})) == [""]
@@ -185,7 +150,7 @@ def test_text_waits_until_the_character_after_it_is_complete(on: SimpleNamespace
 
 
 def test_requests_of_a_batch_begin_and_end_independently(on: SimpleNamespace) -> None:
-    manager = make_manager(on, capacity=2)
+    manager = sglang_manager(on, capacity=2)
     decode = getattr(manager, METHOD)
     one, two = encoded("one"), encoded(" two")
     rows = dict.fromkeys("abc", one)
@@ -200,7 +165,7 @@ def test_special_tokens(on: SimpleNamespace) -> None:
     ids = encoded("<eos>a")
     for skip, expected in ((True, "a"), (False, "<eos>a")):
         given = batch(on, {"a": ids}, skip_special_tokens=[skip], finished_reasons=[LENGTH])
-        assert getattr(make_manager(on), METHOD)(given) == [expected]
+        assert getattr(sglang_manager(on), METHOD)(given) == [expected]
 
 
 # --- requests that SGLang decodes -----------------------------------------------------------------
@@ -216,7 +181,7 @@ def test_special_tokens(on: SimpleNamespace) -> None:
 def test_tokenizers_that_are_not_supported(
     on: SimpleNamespace, log: pytest.LogCaptureFixture, name: str, value: Any, reason: str
 ) -> None:
-    manager = make_manager(on)
+    manager = sglang_manager(on)
     setattr(manager.tokenizer, name, value)
     expected = texts(on, encoded(TEXT), 1, LENGTH, manager, _stock(on))
     assert texts(on, encoded(TEXT), 1, LENGTH, manager) == expected
@@ -231,7 +196,7 @@ def _stock(engine: SimpleNamespace) -> Any:
 def test_another_kind_of_tokenizer_and_a_new_one(
     on: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
-    manager = make_manager(on)
+    manager = sglang_manager(on)
     ours, manager.tokenizer = manager.tokenizer, object()
     with pytest.raises(AttributeError, match="batch_decode"):  # from SGLang's own code
         texts(on, encoded("one"), 9, LENGTH, manager)
@@ -245,7 +210,7 @@ def test_another_kind_of_tokenizer_and_a_new_one(
 def test_a_request_that_begins_with_a_text(
     on: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
-    decode = getattr(make_manager(on), METHOD)
+    decode = getattr(sglang_manager(on), METHOD)
     rows = {"a": encoded("one"), "b": encoded("one")}
     assert decode(batch(on, rows, decoded_texts=["before", ""])) == ["one", "one"]
     assert decode(batch(on, rows, finished_reasons=[LENGTH] * 2)) == ["one", "one"]
@@ -261,7 +226,7 @@ def test_sglang_continues_after_an_error(
     ids = encoded(text)
     expected = LIBRARY.decode(ids)
     for after in range(len(ids) - size):
-        manager = make_manager(on)
+        manager = sglang_manager(on)
         found = getattr(manager, METHOD)(batch(on, {"a": [1, 2, 3, *ids[:size]]}, read_offsets=[3]))
         fail(manager.decode_status["a"], after)
         found += texts(on, ids[size:], size, LENGTH, manager)
@@ -289,7 +254,7 @@ def test_a_request_that_cannot_begin(on: SimpleNamespace, monkeypatch: pytest.Mo
 def test_a_request_that_sglang_cannot_decode_either(
     on: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
-    manager = make_manager(on)
+    manager = sglang_manager(on)
     decode = getattr(manager, METHOD)
     one = encoded("one")
     assert decode(batch(on, {"a": one, "b": one})) == ["one", "one"]
@@ -301,7 +266,7 @@ def test_a_request_that_sglang_cannot_decode_either(
 
 
 def test_a_state_that_was_dropped(on: SimpleNamespace, log: pytest.LogCaptureFixture) -> None:
-    manager = make_manager(on, capacity=1)
+    manager = sglang_manager(on, capacity=1)
     decode = getattr(manager, METHOD)
     one = encoded("one")
     given = batch(on, {"a": [1, 2, *one], "b": [1, 2, *one]}, read_offsets=[2, 2])
@@ -380,8 +345,13 @@ def test_the_stand_ins_are_like_sglang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PLUGINS / "sglang/tests"))
     importlib.import_module("sglang_on_cpu").load()
     assert differences("sglang") == []
-    with in_place():
-        expected = cases(imported())
-    sglang = imported()
-    sglang.batch = SimpleNamespace  # SGLang's own class has more fields that must be given
+    with plugged_sglang() as stand_in:
+        expected = cases(stand_in)
+    managers = "sglang.srt.managers"
+    tokenizer = importlib.import_module("transformers").PreTrainedTokenizerFast
+    sglang = SimpleNamespace(
+        manager=importlib.import_module(f"{managers}.detokenizer_manager"),
+        batch=SimpleNamespace,  # SGLang's own class has more fields that must be given
+        tokenizer=tokenizer(tokenizer_object=LIBRARY, clean_up_tokenization_spaces=False),
+    )
     assert cases(sglang, _stock(sglang)) == expected

@@ -102,13 +102,15 @@ def outcome(
 ) -> Result:
     """Decode ``given`` as vLLM's output processor does; the last step ends the request."""
     found = detokenizer(engine, **params)
-    text = ""
+    text, read = "", list[Any]()
     for place, ids in enumerate(given, 1):
         is_last = place == len(given)
+        read += ids
         stop = found.update([*ids], ends_by_id and is_last)
         new = found.get_next_output_text(is_last or stop is not None, delta)
         text = text + new if delta else new
         if stop is not None or is_last:
+            assert [*found.output_token_ids] == read[: found.num_output_tokens()]
             return Result(text, found.num_output_tokens(), stop)
     raise AssertionError("a request has steps")
 
@@ -161,13 +163,6 @@ def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace, plugin: Any)
         assert found == {(text, stop)}
 
 
-def test_the_ids_after_a_stop_are_not_counted(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
-    ids = encoded("one two three four")
-    found = outcome(engine, [ids], stop="two")
-    assert found.num_tokens == len(encoded("one two")) < len(ids)
-
-
 @pytest.mark.parametrize(("shows", "expected"), [(False, "one"), (True, "one!")])
 def test_a_stop_token_is_counted_and_has_text_if_stops_do(
     engine: SimpleNamespace, plugin: Any, shows: bool, expected: str
@@ -177,16 +172,6 @@ def test_a_stop_token_is_counted_and_has_text_if_stops_do(
     for given in ([ids], steps(ids, 1)):
         found = outcome(engine, given, ends_by_id=True, include_stop_str_in_output=shows)
         assert found == Result(expected, len(ids), None)
-
-
-def test_an_abort_outputs_what_was_withheld(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
-    found = detokenizer(engine, stop=["two three"])
-    texts = []
-    for ids, is_last in ((encoded("one two"), False), ([], True)):
-        assert found.update(ids, False) is None
-        texts.append(found.get_next_output_text(is_last, delta=True))
-    assert texts == ["one ", "two"]
 
 
 def test_a_prompt_that_ends_inside_a_character_and_a_cut(
@@ -301,44 +286,35 @@ def test_the_markers_of_the_reasoning_parser(
 
 
 @pytest.mark.parametrize(
-    ("parser", "message"),
+    ("parser", "markers", "variable", "told"),
     [
-        ("", "without a reasoning parser"),
-        ("openai_gptoss", "names no markers"),
-        ("unknown", "the parser unknown failed"),
+        ("", "auto", "", "without a reasoning parser"),
+        ("openai_gptoss", "auto", "", "names no markers"),
+        ("unknown", "auto", "", "the parser unknown failed"),
+        ("", "think", "", "decodes a request because of a ValueError"),
+        ("", ["<think>"], "", "decodes a request because of a ValueError"),
+        ("", 3, "", "decodes a request because of a TypeError"),
+        ("", None, "think", "must be auto or a list"),
     ],
 )
-def test_a_parser_without_markers(
-    engine: SimpleNamespace,
-    plugin: Any,
-    log: pytest.LogCaptureFixture,
-    parser: str,
-    message: str,
-) -> None:
-    plugin.register()
-    begin_engine(engine, parser)
-    extra = {plugin.FIELD: "auto"}
-    found = outcome(engine, [encoded("<think>two")], stop="two", extra_args=extra)
-    assert found.text == "<think>"
-    assert message in log.text
-
-
-def test_invalid_markers(
+def test_where_stops_count_in_the_reasoning_too(
     engine: SimpleNamespace,
     plugin: Any,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    parser: str,
+    markers: Any,
+    variable: str,
+    told: str,
 ) -> None:
-    plugin.register()
-    for given in ("think", ["<think>"], 3):
-        extra = {plugin.FIELD: given}
-        found = detokenizer(engine, stop="two", extra_args=extra)
-        assert found.update(encoded("one two"), False) == "two"
-        assert type(found) is engine.detokenizers.FastIncrementalDetokenizer
-    monkeypatch.setenv(plugin.MARKERS, "think")
+    monkeypatch.setenv(plugin.MARKERS, variable)
     engine.reasoning._setting.cache_clear()
-    assert outcome(engine, [encoded("one two")], stop="two").text == "one "
-    assert "must be auto or a list" in log.text
+    plugin.register()
+    begin_engine(engine, parser)
+    extra = {} if markers is None else {plugin.FIELD: markers}
+    found = outcome(engine, [encoded("<think>two")], stop="two", extra_args=extra)
+    assert found.text == "<think>"
+    assert told in log.text
 
 
 def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -> None:
@@ -453,28 +429,32 @@ def test_registering_and_unregistering(
     assert log.text.count("decodes the text of requests") == 2
 
 
-@pytest.mark.parametrize("value", ["off", "0", " No "])
-def test_the_variable_turns_it_off(
-    engine: SimpleNamespace, plugin: Any, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    monkeypatch.setenv(plugin.SWITCH, value)
-    plugin.register()
-    assert not is_on(engine)
-
-
-def test_an_untested_version_is_changed_on_request(
+@pytest.mark.parametrize(
+    ("switch", "version", "expected", "told"),
+    [
+        ("off", "0.33.0", False, ""),
+        ("0", "0.33.0", False, ""),
+        (" No ", "0.33.0", False, ""),
+        ("", "0.99.1", False, "not with 0.99.1"),
+        ("on", "0.99.1", True, ""),
+        ("on", None, False, "could not be set up"),
+    ],
+)
+def test_the_variable_and_the_version(
     engine: SimpleNamespace,
     plugin: Any,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    switch: str,
+    version: str | None,
+    expected: bool,
+    told: str,
 ) -> None:
-    monkeypatch.setattr(engine.patch, "version", lambda _: "0.99.1")
+    monkeypatch.setenv(plugin.SWITCH, switch)
+    monkeypatch.setattr(engine.patch, "version", lambda _: version or 1 / 0)
     plugin.register()
-    assert not is_on(engine)
-    assert "not with 0.99.1" in log.text
-    monkeypatch.setenv(plugin.SWITCH, "on")
-    plugin.register()
-    assert is_on(engine)
+    assert is_on(engine) is expected
+    assert told in log.text
 
 
 def test_classes_of_another_shape_are_left_alone(
@@ -491,9 +471,6 @@ def test_classes_of_another_shape_are_left_alone(
     monkeypatch.delattr(theirs, "update")
     plugin.register()
     assert "IncrementalDetokenizer.update is missing" in log.text
-    monkeypatch.setattr(engine.patch, "version", lambda _: 1 / 0)
-    plugin.register()
-    assert "could not be set up" in log.text
     assert not is_on(engine)
 
 

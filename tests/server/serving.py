@@ -61,7 +61,7 @@ class EchoEngine:
         self.says: Sequence[Sequence[Any]] = ()
         """The outputs of each sample, in place of the prompt."""
         self.then = "ends"
-        """Or it "hangs", "breaks", or gives "errors" or "filters" by its finish_reason."""
+        """Or it "hangs", "breaks", or gives "errors" by its finish_reason."""
         self.is_plain = False
         """Whether it is a plain generator, for a thread."""
         self.size = 1
@@ -89,8 +89,6 @@ class EchoEngine:
             raise ConnectionError("the secret name of the worker")
         if self.then == "errors":
             yield {"token_ids": [], "finish_reason": "error: no memory"}
-        if self.then == "filters":
-            yield {"token_ids": [], "finish_reason": "content_filter"}
 
     async def _async(self, run: Run) -> AsyncIterator[Any]:
         run.begun.set()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.server.conftest import Served
-from tests.support.clients import anthropic_at, async_openai_at
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, OpenAI
+    from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say 你好 🦉"}]
@@ -57,17 +55,13 @@ def test_several_prompts_and_samples(server: Served, client: OpenAI) -> None:
     assert streamed == ["One 🦉", "One 🦉", "Two", "Two"]
 
 
-def test_prompts_of_ids(server: Served, client: OpenAI) -> None:
+def test_prompts_of_ids_and_the_ids_of_answers(server: Served, client: OpenAI) -> None:
     ids = list(server.tokenizer.encode("One 🦉").ids)
+    options: Any = {"model": "tiny", "extra_body": {"return_token_ids": True}}
     for prompt, texts in ((ids, ["One 🦉"]), ([ids, ids[:1]], ["One 🦉", "O"])):
-        whole = client.completions.create(model="tiny", prompt=prompt)
+        whole = client.completions.create(prompt=prompt, **options)
         assert [each.text for each in whole.choices] == texts
-
-
-def test_clients_can_ask_for_the_ids(server: Served, client: OpenAI) -> None:
-    body = {"return_token_ids": True}
-    found = client.completions.create(model="tiny", prompt="One 🦉", extra_body=body).choices[0]
-    assert (found.model_extra or {})["token_ids"] == [*server.tokenizer.encode("One 🦉").ids]
+        assert (whole.choices[0].model_extra or {})["token_ids"] == ids
 
 
 def test_stop_ids_and_special_tokens(server: Served, client: OpenAI) -> None:
@@ -78,9 +72,7 @@ def test_stop_ids_and_special_tokens(server: Served, client: OpenAI) -> None:
     assert shown.choices[0].text == "One<|im_end|>Two"
     stopped = client.completions.create(extra_body={"stop_token_ids": [end]}, **options)
     assert stopped.choices[0].text == "One"
-    assert stopped.choices[0].model_extra == {"stop_reason": end} | (
-        stopped.choices[0].model_extra or {}
-    )
+    assert (stopped.choices[0].model_extra or {})["stop_reason"] == end
     assert server.engine.runs[-1].params.stop_token_ids == (end,)
 
 
@@ -105,60 +97,19 @@ def test_log_probabilities(server: Served, client: OpenAI, is_plain: bool) -> No
     assert data.decode() == "user: Say 你好 🦉assistant: "
 
 
-def test_tools_of_anthropics_client_reach_the_template(server: Served) -> None:
-    from anthropic import BadRequestError
+def test_messages_reach_the_template(server: Served) -> None:
+    def told(**fields: Any) -> Any:
+        body = {"model": "tiny", "max_tokens": 900, "messages": content, **fields}
+        return server.post("/v1/messages", **body).json()
 
-    tool: Any = {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
-    hi: Any = [{"role": "user", "content": "Hi"}]
-    options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi, "tools": [tool]}
-    with anthropic_at(server.url) as client:
-        (block,) = client.messages.create(**options).content
-        assert "[look]" in block.text
-        (block,) = client.messages.create(tool_choice={"type": "none"}, **options).content
-        assert "[look]" not in block.text
-        with pytest.raises(BadRequestError, match="does not force"):
-            client.messages.create(tool_choice={"type": "any"}, **options)
-
-
-def test_the_system_prompt_of_anthropics_client_reaches_the_template(server: Served) -> None:
-    options: Any = {
-        "model": "tiny",
-        "max_tokens": 900,
-        "system": "Be 🦉",
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "Say it.\nUser: x"}]}],
-        "stop_sequences": ["\nUser:"],
-    }
-    with anthropic_at(server.url) as client:
-        (block,) = client.messages.create(**options).content
-    assert block.text == "system: Be 🦉user: Say it."
-
-
-def test_anthropics_client_closes_in_the_middle(server: Served) -> None:
-    server.engine.then = "hangs"
-    hi: Any = [{"role": "user", "content": "One two"}]
-    options: Any = {"model": "tiny", "max_tokens": 50, "messages": hi}
-    with (
-        anthropic_at(server.url) as client,
-        client.messages.stream(**options) as events,
-    ):
-        assert next(iter(events.text_stream))
-    assert server.engine.runs[0].closed.wait(10)
-
-
-@pytest.mark.thorough
-def test_a_hundred_streams_at_once(server: Served) -> None:
-    async def one(client: AsyncOpenAI, number: int) -> str:
-        prompt = f"{number} 🦉 " * 5 + "\nUser: no"
-        found = await client.completions.create(
-            model="tiny", prompt=prompt, stop="\nUser:", stream=True
-        )
-        return "".join([chunk.choices[0].text async for chunk in found])
-
-    async def main() -> list[str]:
-        async with async_openai_at(server.url) as client:
-            return await asyncio.gather(*(one(client, number) for number in range(100)))
-
-    assert asyncio.run(main()) == [f"{number} 🦉 " * 5 for number in range(100)]
+    content = [{"role": "user", "content": [{"type": "text", "text": "Say it.\nUser: x"}]}]
+    [block] = told(system="Be 🦉", stop_sequences=["\nUser:"])["content"]
+    assert block["text"] == "system: Be 🦉user: Say it."
+    tools = [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}]
+    assert "[look]" in told(tools=tools)["content"][0]["text"]
+    assert "[look]" not in told(tools=tools, tool_choice={"type": "none"})["content"][0]["text"]
+    error = told(tools=tools, tool_choice={"type": "any"})["error"]
+    assert "does not force" in error["message"]
 
 
 @pytest.mark.usefixtures("server")

@@ -1,4 +1,4 @@
-"""``streamdec serve`` as a process: it starts at once, and ends as its options say."""
+"""``streamdec serve``: what its options do, and how the process ends."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
 from tests.cli.running import DEMO_TEXT, Run, root_context, run
@@ -70,7 +71,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def test_running_streams_end_before_the_process(tmp_path: Path) -> None:
-    """After SIGTERM they may continue for the grace; then they are cut, and engines closed."""
+    """After Ctrl-C they may continue for the grace; then they are cut, and engines closed."""
     (tmp_path / "mine.py").write_text(MODULE)
     options = (*ENGINE, "mine:Hanging", "--grace", "1", "--model", "named")
     with (
@@ -83,33 +84,27 @@ def test_running_streams_end_before_the_process(tmp_path: Path) -> None:
         with http.stream("POST", "/v1/completions", json=body) as response:
             lines = response.iter_lines()
             next(lines)
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
             assert not (tmp_path / "closed").exists()
             with contextlib.suppress(httpx.RemoteProtocolError):
                 assert "data: [DONE]" not in [*lines]
-        process.wait(20)
+        assert process.wait(20) == 0
         assert (tmp_path / "closed").exists()
         assert not (tmp_path / "alive").exists()
 
 
-def test_serve_runs_without_a_model_and_an_engine(tmp_path: Path) -> None:
-    """With the demo's tokenizer and text; and running streams end before it does."""
-    with (
-        serving(tmp_path, "--rate", "0") as (process, url),
-        httpx.Client(base_url=url, timeout=20, verify=False) as http,
-    ):
-        whole = DEMO_TEXT.rstrip("\n")
+def test_without_an_engine_the_text_of_the_demo_is_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("uvicorn.run", lambda application, **_: made.append(application))
+    run(monkeypatch, "serve", "--rate", "0")
+    with TestClient(made[0], base_url="http://localhost") as http:
         found = http.post("/v1/completions", json={"prompt": "Hi"}).json()
-        assert found["choices"][0]["text"] == whole
+        assert found["choices"][0]["text"] == DEMO_TEXT.rstrip("\n")
         assert (found["model"], found["choices"][0]["finish_reason"]) == ("demo", "stop")
-        messages = [{"role": "user", "content": "Hi"}]
-        found = http.post("/v1/chat/completions", json={"messages": messages, "stop": "\nUser:"})
-        text = found.json()["choices"][0]["message"]["content"]
-        assert text == whole.partition("\nUser:")[0]
         assert "behind a proxy" in http.get("/").text
         assert http.get("/", headers={"host": "evil.example"}).status_code == 400
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -9,8 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from streamdec.server import create_app
-from tests.server.serving import EchoEngine, served, tokenizer_in
-from tests.support.clients import anthropic_at, openai_at
+from tests.server.serving import EchoEngine, tokenizer_in
 
 THINK = ("<think>", "</think>")
 THOUGHT = "<think>a STOP</think> b STOP c"
@@ -23,8 +23,8 @@ TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-def url(tokenizer: Any) -> Iterator[str]:
-    with served(create_app(tokenizer, EchoEngine(), reasoning_markers=[THINK])) as found:
+def client(tokenizer: Any) -> Iterator[TestClient]:
+    with TestClient(create_app(tokenizer, EchoEngine(), reasoning_markers=[THINK])) as found:
         yield found
 
 
@@ -37,31 +37,30 @@ def url(tokenizer: Any) -> Iterator[str]:
         ("a STOP<think>", "a STOP<think>"),  # the prompt ends inside the reasoning
     ],
 )
-def test_stops_do_not_count_in_reasoning(url: str, prompt: str, text: str) -> None:
-    with openai_at(url) as client:
-        found = client.completions.create(model="model", prompt=prompt, stop="STOP")
-    assert found.choices[0].text == text
+def test_stops_do_not_count_in_reasoning(client: TestClient, prompt: str, text: str) -> None:
+    found = client.post("/v1/completions", json={"prompt": prompt, "stop": "STOP"}).json()
+    assert found["choices"][0]["text"] == text
 
 
-def chat(url: str, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, str]:
-    """What OpenAI's client gets: the reasoning, under both of its names, and the content."""
-    options: Any = {"model": "model", "stop": "STOP", **more}
-    options["messages"] = [{"role": "user", "content": text}]
-    with openai_at(url) as client:
-        if not is_streamed:
-            message = client.chat.completions.create(**options).choices[0].message
-            found = [message]
-        else:
-            found = [
-                each.choices[0].delta
-                for each in client.chat.completions.create(stream=True, **options)
-            ]
-    both = [
-        "".join(getattr(each, name, "") for each in found)
-        for name in ("reasoning", "reasoning_content")
-    ]
-    assert both[0] == both[1]
-    return both[0], "".join(each.content or "" for each in found)
+def events_of(response: Any) -> list[Any]:
+    lines = response.text.splitlines()
+    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+
+
+def chat(client: TestClient, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, str]:
+    """What clients of OpenAI's API get: the reasoning, under both of its names, and the content."""
+    body = {"messages": [{"role": "user", "content": text}], "stop": "STOP", **more}
+    response = client.post("/v1/chat/completions", json={**body, "stream": is_streamed})
+    if is_streamed:
+        found = [each["choices"][0]["delta"] for each in events_of(response)]
+    else:
+        found = [response.json()["choices"][0]["message"]]
+    reasoning, same, content = (
+        "".join(each.get(name) or "" for each in found)
+        for name in ("reasoning", "reasoning_content", "content")
+    )
+    assert reasoning == same
+    return reasoning, content
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -69,35 +68,28 @@ def chat(url: str, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, s
     ("text", "parts"),
     [(THOUGHT, PARTS), ("a</think>b<think>c STOP", ("c STOPassistant: ", "user: a</think>b"))],
 )
-def test_openais_client(url: str, text: str, parts: tuple[str, str], is_streamed: bool) -> None:
-    assert chat(url, text, is_streamed=is_streamed) == parts
+def test_a_chat(client: TestClient, text: str, parts: tuple[str, str], is_streamed: bool) -> None:
+    assert chat(client, text, is_streamed=is_streamed) == parts
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_with_log_probabilities_the_reasoning_is_in_the_content(
-    url: str, is_streamed: bool
+    client: TestClient, is_streamed: bool
 ) -> None:
     whole = ("", "user: <think>a STOP</think> b ")
-    assert chat(url, THOUGHT, is_streamed=is_streamed, logprobs=True) == whole
+    assert chat(client, THOUGHT, is_streamed=is_streamed, logprobs=True) == whole
 
 
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_anthropics_client(url: str, is_streamed: bool) -> None:
-    options: Any = {
-        "model": "model",
-        "max_tokens": 2_000,
-        "messages": [{"role": "user", "content": THOUGHT}],
-        "stop_sequences": ["STOP"],
-    }
-    with anthropic_at(url) as client:
-        if is_streamed:
-            with client.messages.stream(**options) as events:
-                message = events.get_final_message()
-        else:
-            message = client.messages.create(**options)
-    blocks = [(each.type, getattr(each, each.type)) for each in message.content]
+def test_a_message(client: TestClient) -> None:
+    body: dict[str, Any] = {"max_tokens": 2_000, "stop_sequences": ["STOP"]}
+    body["messages"] = [{"role": "user", "content": THOUGHT}]
+    whole = client.post("/v1/messages", json=body).json()
+    blocks = [(each["type"], each[each["type"]]) for each in whole["content"]]
     assert blocks == [("text", "user: "), ("thinking", "a STOP"), ("text", " b ")]
-    assert message.stop_sequence == "STOP"
+    assert whole["stop_sequence"] == "STOP"
+    streamed = events_of(client.post("/v1/messages", json=body | {"stream": True}))
+    thoughts = [each.get("delta", {}).get("thinking", "") for each in streamed]
+    assert "".join(thoughts) == "a STOP"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +156,8 @@ def test_channels_of_several_special_tokens(tmp_path: Any, is_streamed: bool) ->
             yield each
 
     app = create_app(tokenizer, engine, reasoning_markers=[(analysis, f"{end}{final}")])
-    with served(app) as url:
-        assert chat(url, "?", is_streamed=is_streamed) == ("Hm STOP", "4 ")
+    with TestClient(app) as client:
+        assert chat(client, "?", is_streamed=is_streamed) == ("Hm STOP", "4 ")
 
 
 @pytest.mark.parametrize("markers", [[("a", "a")], [("", "b")], [("<think>",)]])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
-    from openai import AsyncOpenAI, OpenAI
+    from openai import OpenAI
 
-__all__ = ["anthropic_at", "async_openai_at", "openai_at"]
+__all__ = ["anthropic_at", "openai_at"]
 
 OPTIONS: dict[str, Any] = {"api_key": "none", "max_retries": 0}
 
@@ -21,13 +21,6 @@ def openai_at(url: str) -> OpenAI:
     from openai import OpenAI
 
     return OpenAI(base_url=f"{url}/v1", **OPTIONS)
-
-
-def async_openai_at(url: str) -> AsyncOpenAI:
-    """An asynchronous client of the server at ``url``."""
-    from openai import AsyncOpenAI
-
-    return AsyncOpenAI(base_url=f"{url}/v1", **OPTIONS)
 
 
 def anthropic_at(url: str) -> Anthropic:

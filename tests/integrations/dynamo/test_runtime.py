@@ -106,13 +106,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         worker.wait()
 
 
-def test_a_text_worker(cluster: Cluster) -> None:
-    cluster.add()
-    answer = cluster.call(text=TEXT, stop=STOP)
-    assert answer == {"text": "Größe 😀 and", "finish_reason": "stop"}
-    assert cluster.notes() == ["begins", "closed"]
-
-
 def test_a_client_that_disconnects_closes_a_silent_engine(cluster: Cluster) -> None:
     cluster.add()
     cluster.call(text="one two three", hangs=True)  # a text for each token

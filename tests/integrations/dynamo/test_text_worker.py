@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer
+from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer, StopConditions
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.support.zoo import ZOO
@@ -32,31 +32,24 @@ class Context:
 
 
 class Engine:
-    """Gives ``ids``; then is silent, or ends. Nothing closes it but ``aclose``."""
+    """Yields an id in each output. At ``hangs_at`` it is silent."""
 
     def __init__(self, ids: Sequence[int], *, hangs_at: int | None = None) -> None:
         self.ids = [*ids]
         self.hangs_at = hangs_at
-        self.closed = 0
-        self.given = 0
+        self.closed = self.given = 0
 
-    async def __call__(self, request: Any) -> Engine:
-        return self
+    async def __call__(self, request: Any) -> AsyncIterator[Any]:
+        return self._outputs()
 
-    def __aiter__(self) -> Engine:
-        return self
-
-    async def __anext__(self) -> Any:
-        await asyncio.sleep(0)
-        if self.given == len(self.ids):
-            raise StopAsyncIteration
-        if self.given == self.hangs_at:
-            await asyncio.sleep(3600)
-        self.given += 1
-        return {"token_ids": [self.ids[self.given - 1]]}
-
-    async def aclose(self) -> None:
-        self.closed += 1
+    async def _outputs(self) -> AsyncIterator[Any]:
+        try:
+            for place, token_id in enumerate(self.ids):
+                await asyncio.sleep(3600 if place == self.hangs_at else 0)
+                self.given += 1
+                yield {"token_ids": [token_id]}
+        finally:
+            self.closed += 1
 
 
 def texts(objects: Sequence[dict[str, Any]]) -> str:
@@ -175,6 +168,20 @@ def test_objects_have_the_section_of_their_text() -> None:
         *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
     ]
     assert items[-1]["finish_reason"] == "stop"
+
+
+def test_finish_reasons_of_an_engine_are_those_of_the_answer() -> None:
+    worker = TextWorker(
+        lambda reason: [{"token_ids": [], **reason}],
+        THINKING,
+        conditions=lambda _: StopConditions(),
+    )
+
+    async def ends() -> list[Any]:
+        given = [{"finish_reason": each} for each in get_args(FinishReason)]
+        return [(await all_of(worker.generate(each)))[-1]["finish_reason"] for each in given]
+
+    assert run(ends) == [*get_args(FinishReason)]
 
 
 def test_options_that_a_worker_cannot_have() -> None:

@@ -72,42 +72,34 @@ def test_every_example_is_ten_lines(page: Page) -> None:
     assert all(len(code.splitlines()) <= 10 for code in page.of_kind("python"))
 
 
-def test_sglang(capsys: pytest.CaptureFixture[str]) -> None:
-    """Outputs of its own methods; its engine needs a GPU."""
-    (code,) = SGLANG.of_kind("python")
-    outputs = Outputs(outputs_of("sglang-0.5.23: cumulative, ids only, the limit").outputs)
-    asked: dict[str, Any] = {}
+@pytest.mark.parametrize(
+    ("page", "recorded_as", "call"),
+    [
+        (SGLANG, "sglang-0.5.23: cumulative, ids only, the limit", "async_generate"),
+        (TENSORRT_LLM, "tensorrt-llm-005bc84: new ids, length", "generate_async"),
+        (LMDEPLOY, "lmdeploy-0.18.0: length", "generate"),
+    ],
+    ids=lambda each: getattr(each, "heading", ""),
+)
+def test_an_engine(
+    page: Page, recorded_as: str, call: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Outputs of its own, recorded; the engine needs a GPU."""
+    (code,) = page.of_kind("python")
+    given = outputs_of(recorded_as).outputs
+    outputs = Outputs(given)
 
-    async def async_generate(**arguments: Any) -> Outputs:
-        asked.update(arguments)
+    async def async_generate(**_: Any) -> Outputs:
         return outputs
 
-    run(code, engine=SimpleNamespace(async_generate=async_generate), prompt=[1, 2, 3])
-    assert capsys.readouterr().out == "Go on, on"
-    assert asked["stream"] is True
-    assert outputs.closed
-    assert outputs.given == 3
-
-
-def test_tensorrt_llm(capsys: pytest.CaptureFixture[str]) -> None:
-    """Outputs written after its source; it needs a GPU."""
-    (code,) = TENSORRT_LLM.of_kind("python")
-    outputs = Outputs(outputs_of("tensorrt-llm-005bc84: new ids, length").outputs)
-    llm = SimpleNamespace(generate_async=lambda *_, **__: outputs)
-    run(code, llm=llm, prompt="?", SamplingParams=SimpleNamespace)
-    assert capsys.readouterr().out == "Go on, on"
-    assert outputs.aborted
-    assert outputs.closed
-
-
-def test_lmdeploy(capsys: pytest.CaptureFixture[str]) -> None:
-    """Outputs of its own class; its engine needs a GPU."""
-    (code,) = LMDEPLOY.of_kind("python")
-    outputs = Outputs(outputs_of("lmdeploy-0.18.0: length").outputs)
-    engine = SimpleNamespace(generate=lambda *_: outputs)
-    run(code, engine=engine, prompt="?", session_id=1)
+    generate = async_generate if page is SGLANG else lambda *_, **__: outputs
+    engine = SimpleNamespace(**{call: generate})
+    names: dict[str, Any] = {"engine": engine, "llm": engine, "prompt": "?", "session_id": 1}
+    run(code, **names, SamplingParams=SimpleNamespace)
     assert capsys.readouterr().out == "Go on, on"
     assert outputs.closed
+    assert outputs.given < len(given)
+    assert outputs.aborted is (page is TENSORRT_LLM)
 
 
 def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:

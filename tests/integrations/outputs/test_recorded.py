@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
 
-from streamdec import MockTokenizer, iter_chunks, stream
+from streamdec import FinishReason, MockTokenizer, iter_chunks, stream
 from streamdec.streams.outputs import OutputReader, ending
 from tests.integrations.outputs.recorded import DATA, Recorded, recorded
 
@@ -38,6 +38,10 @@ def test_the_ids_and_the_end_are_found_and_a_stream_ends_as_the_engine_did(each:
     assert text == BYTES.decode(each.token_ids)
     assert reason == ending(each.finish_reason)
     assert [*iter_chunks(each.outputs, BYTES, **each.options)][-1].finish_reason == reason
+
+
+def test_the_names_of_finish_reasons_are_their_words() -> None:
+    assert [ending(each) for each in get_args(FinishReason)] == [*get_args(FinishReason)]
 
 
 def test_each_engine_was_recorded() -> None:

@@ -23,8 +23,7 @@ pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
-from streamdec_vllm import logs, patch, reasoning
-from vllm.v1.engine import detokenizer as theirs
+from streamdec_vllm import logs, reasoning
 
 from tests.integrations.vllm.front_half import FrontHalf
 
@@ -170,24 +169,6 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
 # --- the switch -----------------------------------------------------------------------------------
 
 
-def is_on() -> bool:
-    return theirs.IncrementalDetokenizer.from_new_request.__func__ is patch._from_new_request
-
-
 def test_vllm_finds_the_plugin_by_its_entry_point() -> None:
     (found,) = entry_points(group="vllm.general_plugins", name="streamdec")
     assert found.load() is streamdec_vllm.register
-
-
-def test_vllm_plugins_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm import plugins
-
-    for allowed, expected in (("", False), ("others", False), ("streamdec", True), (None, True)):
-        if allowed is None:
-            monkeypatch.delenv("VLLM_PLUGINS")
-        else:
-            monkeypatch.setenv("VLLM_PLUGINS", allowed)
-        monkeypatch.setattr(plugins, "plugins_loaded", False)
-        plugins.load_general_plugins()
-        assert is_on() is expected
-        streamdec_vllm.unregister()

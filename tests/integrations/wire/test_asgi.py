@@ -276,6 +276,31 @@ class Stuck(Client):
 
 
 @both_loops
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_client_that_does_not_read_holds_the_engines_back(loop: str, n: int) -> None:
+    async def main() -> None:
+        client, given, most = Stuck(), 0, 50
+
+        async def engine() -> AsyncIterator[int]:
+            nonlocal given
+            for _ in range(most):
+                await checkpoint()
+                given += 1
+                yield 0
+
+        streams = [stream(engine(), TOKENIZER) for _ in range(n)]
+        async with anyio.create_task_group() as group:
+            response = EventStreamResponse(wire(n), *streams)
+            group.start_soon(response, {}, client.receive, client.send)
+            await anyio.wait_all_tasks_blocked()
+            assert (given, len(client.sent)) == (n, 1)
+            client.go.set()
+        assert given == n * most
+
+    run(loop, main)
+
+
+@both_loops
 def test_a_message_that_is_being_sent_is_sent_whole(loop: str) -> None:
     """Also if a slow client takes it after another sample has failed."""
 

@@ -1,8 +1,10 @@
-"""chat_route beyond its page: supported parameters, sections, ends of an engine."""
+"""chat_route beyond its page: what it refuses, parameters, sections, and ends of an engine."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,17 +17,84 @@ from streamdec.errors import ChatTemplateError
 from streamdec.integrations.chat_route import chat_route
 
 TOKENIZER = load_tokenizer("demo")
-BODY: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+HELLO: Any = [{"role": "user", "content": "Hi"}]
+BODY: dict[str, Any] = {"model": "tiny", "messages": HELLO}
 
 
-def answered(engine: Any, body: dict[str, Any], **options: Any) -> Any:
+def answered(engine: Any, body: Any = None, **options: Any) -> Any:
+    """The response to a body as bytes, or to BODY with other fields; None for a missing one."""
     chat = chat_route(engine, TOKENIZER, **options)
+    if not isinstance(body, bytes):
+        fields = {name: value for name, value in (BODY | (body or {})).items() if value is not None}
+        body = json.dumps(fields).encode()
     with TestClient(Starlette(routes=[Route("/", chat, methods=["POST"])])) as client:
-        return client.post("/", json=BODY | body)
+        return client.post("/", content=body)
 
 
 def says(text: str) -> Any:
     return lambda *_: list(TOKENIZER.encode(text, add_special_tokens=False))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (b"{bad", "the body must be JSON in UTF-8"),
+        (b"[" * 99_999, "recursion"),
+        (b"[]", "the body must be a JSON object"),
+        (b'{"model": "\xe4"}', "the body must be JSON in UTF-8"),
+        ({"stop": 5}, "stop must be a string or a list of strings"),
+        ({"stop": ["x" * 257]}, "exceed the limit of 256"),
+        ({"stop": [f"{i:0200}" for i in range(30)]}, "exceed the limit of 4096"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"messages": None}, "messages must be given"),
+        ({"model": None}, "model must be given"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "a lone surrogate"),
+        ({"user": "x" * (1 << 20)}, "the body has more than 1048576 bytes"),
+        ({"messages": [{"content": "\ud800"}]}, "message 0: role is missing"),
+        ({"stream": 1}, "stream must be of the type bool"),
+        ({"stream_options": True}, "stream_options must be of the type dict"),
+        ({"tools": ["weather"]}, "tool"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "template_kwargs"),
+        ({"temperature": 0}, "temperature is not supported"),
+        ({"n": 2}, "n is not supported"),
+        ({"tool_choice": "required"}, "tool_choice is not supported"),
+        ({"seed": 0}, "seed is not supported"),
+        ({"stop_token_ids": [5]}, "stop_token_ids is not supported"),
+    ],
+)
+def test_a_wrong_request_is_refused(wrong: Any, told: str) -> None:
+    response = answered(says("Hi"), wrong)
+    assert response.status_code == 400
+    assert response.json().keys() == {"error"}
+    assert told in response.text
+
+
+def test_values_that_change_nothing_are_accepted() -> None:
+    neutral: dict[str, Any] = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False}
+    form = {
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "response_format": {"type": "text"},
+    }
+    assert answered(says("Hi"), neutral | form).status_code == 200
+    with_null = json.dumps(BODY | {"seed": None}).encode()
+    assert answered(says("Hi"), with_null).status_code == 200
+
+
+def test_the_template_gets_the_whole_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def render(messages: Any, **options: Any) -> list[int]:
+        given.append((messages, options))
+        return [5]
+
+    monkeypatch.setattr(TOKENIZER, "apply_chat_template", render)
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    fields = {"tools": tools, "chat_template_kwargs": {"mood": "calm"}}
+    assert answered(says("Hi"), fields).json()["usage"]["prompt_tokens"] == 1
+    options: dict[str, Any] = {"tools": tools, "template_kwargs": {"mood": "calm"}}
+    options |= {"tokenize": True, "openai": True, "add_generation_prompt": True}
+    assert given == [(HELLO, options)]
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -53,24 +122,51 @@ def test_an_engine_reads_the_parameters_that_are_supported() -> None:
         return prompt[:1]
 
     answer = answered(engine, {"temperature": 0.5}, supported=["temperature"])
-    assert answer.status_code == 200
     assert [temperature for _, temperature in seen] == [0.5]
     assert len(seen[0][0]) == answer.json()["usage"]["prompt_tokens"]
 
 
-def test_values_that_change_nothing_are_accepted() -> None:
-    neutral = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False, "seed": None}
-    form = {"tool_choice": "auto", "parallel_tool_calls": True, "response_format": {"type": "text"}}
-    assert answered(says("Hi"), neutral | form).status_code == 200
-    for name, value in {"n": 2, "top_p": 0.5, "tool_choice": "required", "seed": 0}.items():
-        answer = answered(says("Hi"), {name: value})
-        assert answer.json()["error"]["message"] == f"{name} is not supported"
+def failing(*_: Any) -> Any:
+    yield 5
+    raise RuntimeError("CUDA out of memory")
 
 
-def test_a_whole_answer_that_is_aborted_is_an_error() -> None:
-    answer = answered(lambda *_: [{"token_ids": [5], "finish_reason": "abort"}], {})
-    assert answer.status_code == 500
-    assert answer.json()["error"]["code"] == "abort"
+@pytest.mark.parametrize(
+    ("engine", "code"),
+    [(failing, "error"), (lambda *_: [{"token_ids": [5], "finish_reason": "abort"}], "abort")],
+)
+def test_an_answer_that_fails_is_an_error(engine: Any, code: str) -> None:
+    answer = answered(engine)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, code)
+    assert "CUDA" not in answer.text
+
+
+def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
+    begun, bodies = asyncio.Event(), [json.dumps(BODY).encode()]
+    sent: list[Any] = []
+    closed: list[bool] = []
+
+    async def engine(*_: Any) -> AsyncIterator[int]:
+        try:
+            yield 5
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def receive() -> Any:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop()}
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = Starlette(routes=[Route("/", chat_route(engine, TOKENIZER), methods=["POST"])])
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    asyncio.run(app(scope, receive, send))
+    assert (sent[0]["status"], closed) == (499, [True])
 
 
 def test_wrong_arguments_are_found_before_the_first_request() -> None:
@@ -84,6 +180,6 @@ def test_wrong_arguments_are_found_before_the_first_request() -> None:
 
 def test_a_request_without_a_limit_has_that_of_the_route() -> None:
     endless = iter(lambda: 5, None)
-    answer = answered(lambda *_: endless, {"max_tokens": None}, max_tokens=3).json()
+    answer = answered(lambda *_: endless, max_tokens=3).json()
     assert answer["usage"]["completion_tokens"] == 3
     assert answer["choices"][0]["finish_reason"] == "length"

@@ -34,10 +34,13 @@ MESSAGE: Any = {"response_id": "msg_1", "model": "m", "input_tokens": 2}
 LOGPROBS = [PlacedLogprob(7, "\\xf0", b"\xf0", -0.5, 3, (Alternative("a", b"a", -0.1),))]
 CHATS = [openai.ChatCompletionEncoder, openai.CompletionEncoder]
 WHOLE = [openai.ChatResponse, openai.CompletionResponse]
-TAKERS = [
+ENCODERS: list[Any] = [
     *(partial(kind, **HEAD) for kind in CHATS),
-    *(partial(kind, **HEAD, prompt_tokens=2) for kind in WHOLE),
     partial(anthropic.MessageEncoder, **MESSAGE),
+]
+TAKERS = [
+    *ENCODERS,
+    *(partial(kind, **HEAD, prompt_tokens=2) for kind in WHOLE),
     partial(anthropic.MessageResponse, **MESSAGE),
 ]
 
@@ -388,19 +391,26 @@ def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
         openai.ChatCompletionEncoder(**HEAD, include_usage=True)
 
 
-def test_no_event_follows_the_end() -> None:
-    for wire in (openai.ChatCompletionEncoder(**HEAD, n=2), anthropic.MessageEncoder(**MESSAGE)):
-        wire.start()
-        for step in (wire.step, wire.step_bytes):
-            with pytest.raises(ValueError, match="index"):
-                step(Chunk("a"), 2)
-        with pytest.raises(ValueError, match="not ended; call"):
-            wire.flush()
-        wire.step_bytes(Chunk("a"))
-        wire.step(Chunk("a", "length"), num_tokens=1)
-        for step in (wire.step, wire.step_bytes):
-            with pytest.raises(FinishedError, match="has ended"):
-                step(Chunk("a"))
+@pytest.mark.parametrize("wire", [openai.ChatResponse(**HEAD), *(make() for make in ENCODERS)])
+def test_wrong_calls_are_refused(wire: Any) -> None:
+    """An event for another sample, after the end, or an end before all samples ended."""
+    steps: list[Any] = [wire.step, *([wire.step_bytes] if hasattr(wire, "step_bytes") else [])]
+    end: Any = wire.flush if hasattr(wire, "flush") else wire.body
+    for _ in "before", "after some text":
+        for step in steps:
+            with pytest.raises(ValueError, match="index must be from 0 to 0, not 1"):
+                step(Chunk("a"), 1)
+            for wrong in ("Hi", None):
+                told = re.escape(f"chunk must be a Chunk, not {wrong!r}; write Chunk")
+                with pytest.raises(TypeError, match=f"^{told}"):
+                    step(wrong, num_tokens=2)
+        with pytest.raises(ValueError, match=r"samples \[0\] have not ended; call"):
+            end()
+        steps[-1](Chunk("a"))
+    steps[0](Chunk("a", "length"), num_tokens=1)
+    for step in steps:
+        with pytest.raises(FinishedError, match="sample 0 has ended"):
+            step(Chunk("a"))
 
 
 def test_a_response_can_fail_with_a_message_of_the_caller() -> None:
@@ -437,16 +447,3 @@ def test_wrong_options_are_rejected(
     head = MESSAGE if make is anthropic.MessageEncoder else HEAD
     with pytest.raises(error, match=told):
         make(**{**head, **options})
-
-
-@pytest.mark.parametrize("has_begun", [False, True])
-@pytest.mark.parametrize("make", TAKERS, ids=lambda make: str(make.func.__name__))
-def test_something_else_in_place_of_a_chunk(make: Any, has_begun: bool) -> None:
-    taker = make()
-    if has_begun:
-        taker.step(Chunk("a"), num_tokens=1)
-    for wrong in ("Hi", None):
-        told = re.escape(f"chunk must be a Chunk, not {wrong!r}; write Chunk")
-        for step in filter(None, (taker.step, getattr(taker, "step_bytes", None))):
-            with pytest.raises(TypeError, match=f"^{told}"):
-                step(wrong, num_tokens=2)

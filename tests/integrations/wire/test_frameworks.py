@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import import_module
 from typing import Any
 
 import httpx
@@ -13,20 +13,14 @@ from fastapi import BackgroundTasks, FastAPI
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.testclient import TestClient
 
 from streamdec import TokenQueue, stream
+from streamdec.errors import MissingExtraError
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
 from tests.integrations.wire.vocabulary import TOKENIZER
 from tests.server.serving import served, until
-
-
-class Notes:
-    """What happened to the requests of a test."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.is_closed = False
 
 
 def response_of(source: Any, **options: Any) -> EventStreamResponse:
@@ -34,76 +28,77 @@ def response_of(source: Any, **options: Any) -> EventStreamResponse:
     return EventStreamResponse(wire, stream(source, TOKENIZER), **options)
 
 
-async def endless(notes: Notes) -> AsyncIterator[int]:
-    queue = TokenQueue()
-    try:
-        yield 256
-        async for output in queue:  # which no code fills
-            yield output[0]
-    finally:
-        notes.is_closed = True
+def app_with_middleware() -> FastAPI:
+    app = FastAPI()
+
+    @app.middleware("http")
+    async def _(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        response = await call_next(request)
+        response.headers["x-of-middleware"] = request.url.path
+        return response
+
+    return app
 
 
-async def _with_header(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-    response = await call_next(request)
-    response.headers["x-of-middleware"] = request.url.path
-    return response
+@pytest.mark.parametrize("path", ["/fastapi", "/starlette"])
+def test_a_response_has_cookies_headers_and_background_tasks(path: str) -> None:
+    app, done = app_with_middleware(), list[str]()
 
-
-@pytest.fixture
-def running() -> Iterator[tuple[str, Notes]]:
-    """An application of FastAPI, which also has a plain route of Starlette."""
-    notes, app = Notes(), FastAPI()
-    app.middleware("http")(_with_header)
-
-    @app.get("/short")
-    async def short(background_tasks: BackgroundTasks) -> EventStreamResponse:
-        background_tasks.add_task(notes.done.append, "later")
+    @app.get("/fastapi")
+    async def _(background_tasks: BackgroundTasks) -> EventStreamResponse:
+        background_tasks.add_task(done.append, "later")
         response = response_of([256, 257])
         response.set_cookie("seen", "yes")
         return response
 
     async def starlette(_: Request) -> Response:
-        response = response_of([256, 257], background=BackgroundTask(notes.done.append, "later"))
+        response = response_of([256, 257], background=BackgroundTask(done.append, "later"))
         response.set_cookie("seen", "yes")
         return response
 
-    async def long(_: Request) -> Response:
-        return response_of(endless(notes))
-
     app.add_route("/starlette", starlette)
-    app.add_route("/long", long)
-    with served(app) as url:
-        yield url, notes
-
-
-@pytest.mark.parametrize("path", ["/short", "/starlette"])
-def test_a_response_has_cookies_headers_and_background_tasks(running: Any, path: str) -> None:
-    url, notes = running
-    answer = httpx.get(f"{url}{path}")
+    with TestClient(app) as client:
+        answer = client.get(path)
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["x-of-middleware"] == path
     assert answer.cookies["seen"] == "yes"
     assert '"text":"Hello"' in answer.text
     assert answer.text.endswith("data: [DONE]\n\n")
-    until(lambda: notes.done == ["later"])
+    assert done == ["later"]
 
 
-def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects(running: Any) -> None:
-    url, notes = running
-    with httpx.stream("GET", f"{url}/long") as response:
+def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects() -> None:
+    app, closed = app_with_middleware(), list[bool]()
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            yield 256
+            async for output in TokenQueue():  # which no code fills
+                yield output[0]
+        finally:
+            closed.append(True)
+
+    async def long(_: Request) -> Response:
+        return response_of(endless())
+
+    app.add_route("/long", long)
+    with served(app) as url, httpx.stream("GET", f"{url}/long") as response:
         lines = response.iter_lines()
         while "Hello" not in next(lines):
             pass
-        assert not notes.is_closed
-    until(lambda: notes.is_closed)
+        assert not closed
+        response.close()
+        until(lambda: bool(closed))
 
 
-@pytest.mark.parametrize("module", ["asgi", "chat_route"])
-def test_without_starlette_an_error_says_what_to_install(module: str) -> None:
-    code = f"import sys; sys.modules['starlette'] = None; import streamdec.integrations.{module}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
-    told = (
-        "MissingExtraError: responses need the library starlette: pip install 'streamdec[server]'"
-    )
-    assert done.stderr.splitlines()[-1].endswith(told)
+@pytest.mark.parametrize("name", ["asgi", "chat_route"])
+def test_without_starlette_an_error_says_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"streamdec.integrations.{name}"
+    monkeypatch.setitem(sys.modules, "starlette.requests", None)
+    for each in (module, "streamdec.integrations._starlette"):
+        monkeypatch.delitem(sys.modules, each, raising=False)
+    told = r"^responses need the library starlette: pip install 'streamdec\[server\]'"
+    with pytest.raises(MissingExtraError, match=told):
+        import_module(module)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -30,7 +31,7 @@ from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncod
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
 from tests import reference
-from tests.integrations.wire.vocabulary import END, TOKENIZER, TOKENS, ids_of
+from tests.integrations.wire.vocabulary import END, TOKENIZER
 from tests.strategies import Subject, running_text, token_ids
 from tests.test_laws import SHARED, subject_named
 
@@ -42,24 +43,12 @@ KINDS = [
     "ctc",
 ]
 REAL = [name for name in ("gpt2", "mistral-7b-v0.1") if name in SHARED]
-
-FALLBACK = MockTokenizer.from_tokens(
-    [*(bytes([byte]) for byte in range(256)), b" Hi", "你好".encode(), b"<end>"],
-    [258],
-    "byte_fallback",
-)
 SPACED = MockTokenizer.from_tokens(
     ["\u2581Hello".encode(), "\u2581you".encode(), b"!", "\u2581".encode()], decoder=Metaspace()
 )
-TABLES: Any = {
-    "bytes": (TOKENIZER, len(TOKENS)),
-    "fallback": (FALLBACK, 259),
-    "spaced": (SPACED, 4),
-}
-tables = st.sampled_from(sorted(TABLES))
-stops = st.lists(
-    st.sampled_from(["\nUser:", "Us", "😀", "好", "\ufffd", "Hi", "o y", "!"]), max_size=2
-)
+
+
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Letters:
@@ -69,25 +58,12 @@ class Letters:
         return "".join(chr(each) for each in token_ids)
 
 
-def ids_for(name: str) -> st.SearchStrategy[list[int]]:
-    size = TABLES[name][1]
-    one = st.integers(0, size - 1)
-    if size > 256:
-        text = st.sampled_from(["é你", "😀", "\nUser:", "a"]).map(ids_of)
-        parts = st.lists(st.one_of(one.map(lambda each: [each]), text), max_size=8)
-        return parts.map(lambda found: [each for part in found for each in part])
-    return st.lists(one, max_size=9)
-
-
-streams = tables.flatmap(lambda name: st.tuples(st.just(name), ids_for(name)))
-
-
 def tracked(
-    tokenizer: Any, ids: Sequence[int], *, prompt: Sequence[int] = (), **conditions: Any
+    tokenizer: Any, ids: Sequence[int], options: Mapping[str, Any] = NO_OPTIONS, **conditions: Any
 ) -> tuple[str, list[PlacedLogprob], list[tuple[Any, list[PlacedLogprob]]], StopSequenceDecoder]:
     """The text, all that is placed, and both chunk by chunk."""
-    decoder = StopSequenceDecoder(tokenizer, StopConditions(**conditions), prompt)
-    tracker = LogprobTracker(decoder, prompt)
+    decoder = StopSequenceDecoder(tokenizer, StopConditions(**conditions), **options)
+    tracker = LogprobTracker(decoder)
     tracker.put(TokenLogprob(each, -float(place)) for place, each in enumerate(ids))
     steps = [
         (chunk, tracker.take())
@@ -97,68 +73,40 @@ def tracked(
     return text, [each for _, placed in steps for each in placed], steps, decoder
 
 
-@given(streams, stops, st.integers(1, 30))
-@example(("bytes", [*ids_of("\nUs"), *ids_of("é")]), ["\nUser:"], 30)
-@example(("fallback", ids_of("你")[:2]), [], 2)
-def test_the_placed_log_probabilities_are_those_of_the_output_tokens(
-    stream: tuple[str, list[int]], stop: list[str], limit: int
+@pytest.mark.parametrize("name", [*KINDS, *REAL])
+@given(data=st.data(), byte_fallback=st.sampled_from(["eager", "exact"]), skip=st.booleans())
+def test_the_bytes_are_the_text_and_say_where_it_is(
+    name: str, data: st.DataObject, byte_fallback: Any, skip: bool
 ) -> None:
-    name, ids = stream
-    tokenizer = TABLES[name][0]
-    text, placed, steps, decoder = tracked(tokenizer, ids, stop=stop, max_tokens=limit)
-    plain = StopSequenceDecoder(tokenizer, StopConditions(stop=stop, max_tokens=limit))
-    last = plain.feed(ids)
-    assert text == last.text + plain.flush().text, "the decoder's text is unchanged"
-    # The tokens are those that were read, up to the cut, in order.
+    """Up to a stop, each byte of the text is there, and each token has at least one of them."""
+    subject = subject_named(name)
+    ids = data.draw(st.one_of(token_ids(subject), running_text(subject, skip_special_tokens=True)))
+    options = {"byte_fallback": byte_fallback, "skip_special_tokens": skip}
+    whole = subject.tokenizer.decode(ids) or "a"
+    starts = data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=2))
+    conditions: dict[str, Any] = {"stop": [whole[start : start + 3] for start in starts]}
+    conditions["max_tokens"] = data.draw(st.integers(1, 30))
+    text, placed, steps, decoder = tracked(subject.streamed, ids, options, **conditions)
+    plain = StopSequenceDecoder(subject.streamed, StopConditions(**conditions), **options)
+    assert text == plain.feed(ids).text + plain.flush().text, "the decoder's text is unchanged"
     assert [each.token_id for each in placed] == ids[: len(placed)]
     assert [each.logprob for each in placed] == [-float(place) for place in range(len(placed))]
-    offsets = [each.text_offset for each in placed]
-    assert offsets == sorted(offsets)
-    data = b"".join(each.data for each in placed)
-    if decoder.finish_reason == "length":
+    parts = [each.data for each in placed]
+    per_byte = byte_fallback == "eager" and spells_bytes(subject)
+    if decoder.match is None:
         assert len(placed) == decoder.num_tokens
-        whole = DecodeStream(tokenizer)
-        raw = b"".join(whole.step_bytes(each) for each in ids[: len(placed)]) + whole.flush_bytes()
-        assert data == raw
         if "\ufffd" not in text:
-            assert data == text.encode(), "joined, the bytes are the text"
-    elif "\ufffd" not in text and name != "fallback":
-        # Each byte of the text is there, and each token has at least one of them.
-        assert data.startswith(text.encode())
-        visible = [each for each in placed if each.data]
-        assert all(each.text_offset < len(text) for each in visible)
+            assert b"".join(parts) == text.encode()
+        if byte_fallback == "eager" or "\ufffd" not in text:
+            offsets = [place[0] for place in reference.token_spans(parts, per_byte=per_byte)]
+            assert [each.text_offset for each in placed] == offsets
+    elif "\ufffd" not in text and not spells_bytes(subject):
+        assert b"".join(parts).startswith(text.encode())
+        assert all(each.text_offset < len(text) for each in placed if each.data)
     given_so_far = 0
     for chunk, part in steps:
         given_so_far += len(chunk.text)
         assert all(each.text_offset <= given_so_far for each in part)
-
-
-@pytest.mark.parametrize("name", [*KINDS, *REAL])
-@given(found=st.data(), byte_fallback=st.sampled_from(["eager", "exact"]))
-def test_the_bytes_are_the_text_and_say_where_it_is(
-    name: str, found: st.DataObject, byte_fallback: Any
-) -> None:
-    subject = subject_named(name)
-    ids = found.draw(st.one_of(token_ids(subject), running_text(subject, skip_special_tokens=True)))
-    options = {"byte_fallback": byte_fallback, "skip_special_tokens": found.draw(st.booleans())}
-    decoder = StopSequenceDecoder(subject.streamed, StopConditions(), **options)
-    tracker = LogprobTracker(decoder)
-    placed = []
-    text = ""
-    for token_id in ids:
-        tracker.put([TokenLogprob(token_id, -1.0)])
-        text += tracker.step(token_id).text
-        placed += tracker.take()
-    text += tracker.flush().text
-    placed += tracker.take()
-    assert [each.token_id for each in placed] == ids
-    data = [each.data for each in placed]
-    if "\ufffd" not in text:
-        assert b"".join(data) == text.encode()
-    if byte_fallback == "eager" or "\ufffd" not in text:
-        per_byte = byte_fallback == "eager" and spells_bytes(subject)
-        offsets = [place[0] for place in reference.token_spans(data, per_byte=per_byte)]
-        assert [each.text_offset for each in placed] == offsets
 
 
 def spells_bytes(subject: Subject) -> bool:

@@ -11,8 +11,3 @@ TOKENS = [
 ]
 END = len(TOKENS) - 1
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, special_ids=[END])
-
-
-def ids_of(text: str) -> list[int]:
-    """The ids of the bytes of ``text``."""
-    return list(text.encode())

@@ -13,10 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["MODULES", "differences", "in_place", "shapes"]
+import pytest
 
+from tests.support.zoo import ZOO
+
+__all__ = [
+    "LIBRARY",
+    "MODULES",
+    "differences",
+    "encoded",
+    "in_place",
+    "plugged_sglang",
+    "sglang_manager",
+    "shapes",
+]
+
+LIBRARY = ZOO["byte_level_trained"]()
 HERE = Path(__file__).resolve().parent
 PLUGINS = HERE.parents[2] / "plugins"
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
@@ -38,6 +53,20 @@ MODULES = {
     ),
 }
 """The modules of each engine that have a stand-in."""
+SGLANG = {
+    "manager": "sglang.srt.managers.detokenizer_manager",
+    "batch": "sglang.srt.managers.io_struct:BatchTokenIDOutput",
+    "req": "sglang.srt.managers.schedule_batch:Req",
+    "hooks": "sglang.srt.plugins.hook_registry:HookRegistry",
+    "get_serving": "sglang.srt.runtime_context:get_serving",
+    "plugin": "streamdec_sglang",
+    "ours": "streamdec_sglang.detokenizer",
+    "logs": "streamdec_sglang.logs",
+    "patch": "streamdec_sglang.patch",
+    "reasoning": "streamdec_sglang.reasoning",
+    "stops": "streamdec_sglang.stops",
+}
+"""What tests use of SGLang and of its plugin, by short names."""
 STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "InputProcessor", "Req", "SamplingParams")
 """Classes of which the stand-in has a part of the fields."""
 
@@ -63,6 +92,37 @@ def in_place() -> Iterator[None]:
         sys.modules.update(before)
         sys.path[:] = path
         importlib.invalidate_caches()
+
+
+@contextmanager
+def plugged_sglang() -> Iterator[SimpleNamespace]:
+    """Return what tests use of SGLang and of its plugin, which is not registered yet."""
+    found = SimpleNamespace()
+    with in_place(), pytest.MonkeyPatch.context() as patch:
+        for name, path in SGLANG.items():
+            setattr(found, name, resolve_name(path))
+        for switch in ("SWITCH", "STOPS_SWITCH", "MARKERS"):
+            patch.delenv(getattr(found.plugin, switch), raising=False)
+        tokenizer = resolve_name("transformers:PreTrainedTokenizerFast")
+        options = {"clean_up_tokenization_spaces": False}
+        found.tokenizer = tokenizer(tokenizer_object=LIBRARY, **options)
+        found.serving = found.get_serving()
+        yield found
+
+
+def sglang_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
+    """Return a manager without sockets."""
+    manager = engine.manager.DetokenizerManager.__new__(engine.manager.DetokenizerManager)
+    manager.tokenizer, manager.vocab_size = engine.tokenizer, len(engine.tokenizer)
+    manager.decode_status = engine.manager.LimitedCapacityDict(capacity=capacity)
+    manager.disable_tokenizer_batch_decode = manager.is_tool_call_parser_gpt_oss = False
+    manager.tool_close_token_ids = frozenset()
+    return manager
+
+
+def encoded(text: str) -> list[int]:
+    """Return the ids of ``text``."""
+    return list(LIBRARY.encode(text, add_special_tokens=False).ids)
 
 
 # --- the comparison with the engines --------------------------------------------------------------
