@@ -53,6 +53,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("model").mkdir()
     shutil.copy(TOKENIZER, "model")
     Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
+    shutil.copytree("model", "several")
+    Path("several", "additional_chat_templates").mkdir()
+    for name in ("default", "rag"):
+        Path("several", "additional_chat_templates", f"{name}.jinja").write_text(
+            f"{name}!", "utf-8"
+        )
     Path("other.jinja").write_text("{{ greeting }}, {{ messages[0].content }}|", "utf-8")
     Path("parts.jinja").write_text("{{ messages[0].content.strip() }}", "utf-8")
     Path("wrong.jinja").write_text("{{ raise_exception('no such role') }}", "utf-8")
