@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,13 @@ from tests.preflight.changes import (
     config,
     drop,
     entry,
-    flag,
     own,
     say,
     template,
 )
 from tests.preflight.making import CHATML, Parts, control
 from tests.preflight.test_evidence import check
+from tests.support.pages import Page
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"}
 """Only the hub can say so."""
@@ -85,21 +86,6 @@ def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
     assert order == sorted(order, reverse=True)
     assert report.worst == "error"
     assert {f.code for f in report.at_least("warning")} < report.codes
-
-
-def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None:
-    report = inspect(control(flag(2, special=False)).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    [evidence] = finding.evidence
-    assert evidence.file == "tokenizer.json"
-    assert evidence.pointer == "/added_tokens/2"
-    assert evidence.ids == {258: "<|im_end|>"}
-    assert evidence.value == {
-        "tokenizer.json": False,
-        "tokenizer_config.json": True,
-        "after loading": True,
-    }
-    assert "tokenization_utils_tokenizers.py" in finding.reference[0]
 
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
@@ -231,3 +217,23 @@ def test_every_failure_to_render_is_a_finding(
     [finding] = [f for f in report.findings if f.code == code]
     assert finding.severity == ("warning" if code == "CHAT_TEMPLATE_REFUSES" else "error")
     assert said in finding.evidence[0].note
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")
+
+
+def test_there_are_fifteen_symptoms_and_each_names_a_finding() -> None:
+    parts = re.split(r"^### ", PAGE.text, flags=re.MULTILINE)[1:]
+    assert [part.split(".")[0] for part in parts] == [str(i) for i in range(1, 16)]
+    for part in parts:
+        assert re.search(r"\]\(#[a-z0-9_]+\)", part), part.splitlines()[0]
+
+
+def test_the_links_lead_to_the_finding_that_they_name() -> None:
+    links = re.findall(r"\[([A-Z0-9_]+)\]\(([^)]+)\)", PAGE.text)
+    assert links
+    for code, target in links:
+        assert code in RULES, code
+        assert target == f"#{code.lower()}"
