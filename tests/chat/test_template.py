@@ -297,6 +297,7 @@ def test_a_template_can_be_sent_to_another_process() -> None:
     again = pickle.loads(pickle.dumps(template))
     assert again.render(USER) == template.render(USER) == "<s>2026"
     assert (again.profile, again.isolate, again.origin) == ("hardened", False, template.origin)
+    assert pickle.loads(pickle.dumps(ChatTemplate("x", isolate=True))).isolate
 
 
 # --- in its own process ---------------------------------------------------------------------------
