@@ -153,10 +153,12 @@ def id_unknown(folder: Folder, finding: Finding) -> bool:
     return bool(finding.evidence)
 
 
-def drifts(folder: Folder, _: Evidence, i: int, text: str) -> bool:
-    before = special_of(folder.bare, i)
+def drifts(folder: Folder, e: Evidence, i: int, text: str) -> bool:
+    before, now = special_of(folder.bare, i), special_of(after(folder), i)
+    assert folder.at(e.file, e.pointer)["id"] == i
     assert folder.bare.id_to_token(i) == after(folder).id_to_token(i) == text
-    return before is not None and before != special_of(after(folder), i)
+    assert (e.value["tokenizer.json"], e.value["after loading"]) == (before, now)
+    return before is not None and before != now
 
 
 def content_drifts(folder: Folder, e: Evidence, i: int, text: str) -> bool:
