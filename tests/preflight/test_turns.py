@@ -16,7 +16,7 @@ from streamdec.preflight.turns import (
 )
 from tests.preflight.making import CHATML
 
-MARKERS = {"<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "<|im": 5, "": 6}
+MARKERS = {"<|im": 5, "<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "": 6}
 OLD_CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
     "{% if not (loop.last and m.role == 'assistant') %}<|im_end|>\n{% endif %}{% endfor %}"
