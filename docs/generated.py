@@ -33,7 +33,7 @@ def _versions() -> Iterator[str]:
 
 def _findings() -> Iterator[str]:
     for title, rules in groupby(RULES.values(), attrgetter("title")):
-        yield f"## {title}"
+        yield f"### {title}"
         yield ""
         for rule in rules:
             yield from _rule(rule)
@@ -41,7 +41,7 @@ def _findings() -> Iterator[str]:
 
 def _rule(rule: Rule) -> Iterator[str]:
     severity = f"{rule.severity}; {rule.or_severity}" if rule.or_severity else rule.severity
-    yield f"### {rule.code}"
+    yield f"#### {rule.code}"
     yield ""
     yield f"- **Severity**: {severity}"
     yield f"- **When**: {_escaped(rule.when)}"

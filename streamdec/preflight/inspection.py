@@ -30,7 +30,7 @@ def inspect(
             that need the text are missing, among them ``EOS_TERMINATOR_NOT_STOPPED``.
 
     Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not the folder of a model,
-    ValueError for an unknown engine. ``docs/reference/findings.md`` explains each code.
+    ValueError for an unknown engine. ``docs/how-to/check-a-model.md`` explains each code.
 
     >>> from streamdec.preflight import inspect
     >>> report = inspect("path/to/model", "vllm@0.33.0")

@@ -34,18 +34,7 @@ def write(folder: Path, **files: Any) -> Path:
         ({"config": {"chat_template": "C"}}, "C", CONFIG),
         ({"legacy": {"chat_template": "L"}}, "L", "chat_template.json"),
         ({"default": "A"}, "A", "default.jinja"),
-        ({"legacy": {"chat_template": "L"}, "config": {"chat_template": "C"}}, "C", CONFIG),
-        (
-            {
-                "legacy": {"chat_template": "L"},
-                "config": {"chat_template": "C"},
-                "jinja": "J",
-            },
-            "J",
-            "chat_template.jinja",
-        ),
-        ({"jinja": "J", "default": "A"}, "A", "default.jinja"),
-        ({"jinja": "", "config": {"chat_template": "C"}}, "", "chat_template.jinja"),
+        ({"jinja": "J", "config": {"chat_template": "C"}}, "J", "chat_template.jinja"),
         (
             {"config": {"chat_template": None}, "legacy": {"chat_template": "L"}},
             "L",
@@ -53,7 +42,7 @@ def write(folder: Path, **files: Any) -> Path:
         ),
     ],
 )
-def test_the_first_of_these_wins_and_says_so(
+def test_the_first_template_is_taken_and_its_origin_is_told(
     tmp_path: Path, files: dict[str, Any], text: str, file: str
 ) -> None:
     template = ChatTemplate.from_snapshot(write(tmp_path, **files))
@@ -94,16 +83,6 @@ def test_special_tokens_that_are_given_come_before_those_of_files(tmp_path: Path
     )
     template = ChatTemplate.from_snapshot(tmp_path, special_tokens={"bos_token": "B"})
     assert template.render(USER) == "B</s>"
-
-
-def test_the_error_for_a_missing_template_lists_the_searched_files(tmp_path: Path) -> None:
-    write(tmp_path, config={"bos_token": "<s>"})
-    with pytest.raises(ChatTemplateError) as raised:
-        ChatTemplate.from_snapshot(tmp_path)
-    for name in ("chat_template.jinja", "additional_chat_templates", CONFIG, "chat_template.json"):
-        assert name in str(raised.value)
-    assert str(tmp_path) in str(raised.value)
-    assert str(raised.value).endswith("; pass chat_template=")
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.chat import cases
-from tests.cli.running import run
 from tests.support.files import LLAMA_TOKENS, gguf, rank_file, sentencepiece, tekken
 
 pytest.importorskip("tiktoken")
@@ -76,6 +75,7 @@ def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
     ids = tokenizer.apply_chat_template(USER, tokenize=True)
     assert ids == list(tokenizer.encode(text, add_special_tokens=False))
     assert tokenizer.decode(ids, skip_special_tokens=False).strip() == text
+    assert pickle.loads(pickle.dumps(tokenizer)).apply_chat_template(USER) == text
 
 
 def test_the_options_are_those_of_render(tmp_path: Path) -> None:
@@ -187,24 +187,19 @@ def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_the_error_for_a_missing_template_lists_the_files(format_: str, tmp_path: Path) -> None:
+def test_without_a_template_one_can_be_given_for_each_rendering(
+    format_: str, tmp_path: Path
+) -> None:
     tokenizer = load(tmp_path, format_)
+    text = "{{ messages[0].content }}{{ eos_token }}!"
+    found = tokenizer.apply_chat_template(USER, chat_template=text)
+    assert found == f"hello world{tokenizer.special_tokens.eos_token or ''}!"
     with pytest.raises(ChatTemplateError, match="no chat template") as raised:
         tokenizer.apply_chat_template(USER)
     told = str(raised.value)
     assert f"{str(tmp_path)!r} has no chat_template.jinja" in told
     assert told.endswith("; pass chat_template=")
     assert ("tokenizer.chat_template in its metadata" in told) == (format_ == "gguf")
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_a_template_for_one_rendering_needs_no_other(format_: str, tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, format_)
-    text = "{{ messages[0].content }}{{ eos_token }}!"
-    found = tokenizer.apply_chat_template(USER, chat_template=text)
-    assert found == f"hello world{tokenizer.special_tokens.eos_token or ''}!"
-    with pytest.raises(ChatTemplateError, match="no chat template"):
-        tokenizer.apply_chat_template(USER)
 
 
 def test_a_tokenizer_that_was_not_loaded_reports_it(tmp_path: Path) -> None:
@@ -228,17 +223,7 @@ def test_messages_of_openais_clients_are_made_what_the_template_takes(tmp_path: 
     assert tokenizer.apply_chat_template(messages) == "<[{'type': 'text', 'text': 'a'}]>"
 
 
-# --- costs nothing, goes anywhere -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_a_template_goes_with_its_tokenizer_to_another_process(
-    format_: str, tmp_path: Path
-) -> None:
-    tokenizer = load(tmp_path, format_, chat_template="<{{ messages[0].content }}>")
-    assert tokenizer.apply_chat_template(USER) == "<hello world>"
-    again = pickle.loads(pickle.dumps(tokenizer))
-    assert again.apply_chat_template(USER) == "<hello world>"
+# --- what loading reads ---------------------------------------------------------------------------
 
 
 LOADING = """
@@ -260,21 +245,3 @@ def test_loading_needs_no_jinja2_and_reads_no_template(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert run.stdout.splitlines() == ["[]", "T"]
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-def test_the_command_renders_a_named_template(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(DEMO.read_bytes())
-    named = [{"name": name, "template": f"{name}!"} for name in ("default", "rag")]
-    config = json.dumps({"chat_template": named})
-    (tmp_path / "tokenizer_config.json").write_text(config, encoding="utf-8")
-    line = ("chat", tmp_path, "-", "--template")
-    messages = json.dumps(USER).encode()
-    assert run(monkeypatch, *line, "rag", stdin=messages).out == "rag!"
-    other = run(monkeypatch, *line, "none", stdin=messages)
-    assert other.status == 2
-    assert "'none' is not a file, and the templates are default, rag" in other.err

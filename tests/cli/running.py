@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +26,6 @@ __all__ = [
     "jsonl",
     "root_context",
     "run",
-    "run_process",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -49,14 +45,44 @@ class Run:
     err: str
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path, stdin: bytes = b"") -> Run:
-    """Run the command in this process, with ``stdin`` as its input."""
-    streams = {"stdin": io.BytesIO(stdin), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
+class Stream(io.BytesIO):
+    """A standard stream, which may be a terminal."""
+
+    def __init__(self, content: bytes, *, is_terminal: bool) -> None:
+        super().__init__(content)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: str | Path,
+    stdin: bytes = b"",
+    terminals: str = "",
+    closed: str = "",
+) -> Run:
+    """Run the command in this process, with ``stdin`` as its input, in a locale of ASCII.
+
+    ``terminals`` and ``closed`` are names of standard streams.
+    """
+    streams = {
+        name: Stream(stdin if name == "stdin" else b"", is_terminal=name in terminals)
+        for name in ("stdin", "stdout", "stderr")
+    }
     with monkeypatch.context() as patch:
         for name, raw in streams.items():
-            patch.setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", write_through=True))
+            if name in closed.split():
+                patch.setattr(sys, name, None)
+            else:
+                encoding = "ascii" if name == "stdout" else "utf-8"
+                stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+                patch.setattr(sys, name, stream)
         with pytest.raises(SystemExit) as ended:
             streamdec.cli.main([str(argument) for argument in arguments])
+        for name in closed.split():
+            getattr(sys, name).close()
         out, err = streams["stdout"].getvalue().decode(), streams["stderr"].getvalue().decode()
     assert isinstance(ended.value.code, int)
     return Run(ended.value.code, out, err)
@@ -70,21 +96,6 @@ def root_context() -> click.Context:
 def jsonl(*rows: object) -> str:
     """A line of JSON for each of ``rows``."""
     return "".join(f"{json.dumps(row)}\n" for row in rows)
-
-
-def run_process(
-    *arguments: str | Path, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    """Run ``python -m streamdec`` to its end."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={**os.environ, **(environment or {})},
-        timeout=60,
-        check=False,
-    )
 
 
 def command(*arguments: str | Path) -> list[str]:

@@ -11,8 +11,7 @@ import click
 import pytest
 
 from streamdec.cli.commands import COMMANDS, commands
-from streamdec.preflight.examples import EXAMPLES
-from tests.cli.running import root_context, run
+from tests.cli.running import root_context
 
 
 def examples() -> Iterator[str]:
@@ -45,13 +44,3 @@ def test_an_example_is_understood(
     command = commands.get_command(context, name)
     assert isinstance(command, click.Command)
     command.make_context(name, arguments, parent=context).close()
-
-
-def test_examples_of_models_that_exist_are_left(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, "preflight", "--example", "gemma").out == "gemma\n"
-    again = run(monkeypatch, "preflight", "--example", "all")
-    assert (again.status, "gemma (it exists already)\n" in again.out) == (0, True)
-    assert {path.name for path in tmp_path.iterdir()} == {*EXAMPLES}

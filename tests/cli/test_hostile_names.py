@@ -11,7 +11,6 @@ import pytest
 
 from streamdec.preflight.examples import write_example
 from tests.cli.running import Run, run
-from tests.cli.terminal import run_on_terminal
 
 NAME = "\x1b[31mx\nError: \r\x07\u202e\u2066"
 EVIL = f"{NAME}</script>"
@@ -62,9 +61,14 @@ def test_the_text_output_is_printable_and_short(
     assert max(map(len, result.out.splitlines())) <= LONGEST_LINE
 
 
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
 @pytest.mark.parametrize("command", ["preflight", "info"])
-def test_on_a_terminal_the_colours_are_ours(model: str, tmp_path: Path, command: str) -> None:
-    out = run_on_terminal(command, model, folder=tmp_path, environment={"NO_COLOR": "1"}).out
+def test_on_a_terminal_the_colours_are_ours(
+    monkeypatch: pytest.MonkeyPatch, model: str, command: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run(monkeypatch, command, model, terminals="stdout").out
     assert "\x1b[31m" not in out
     assert not set(out) & set("\x07\u202e\u2066")
     assert r"\x1b[31mx" in out

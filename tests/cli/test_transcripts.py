@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from streamdec.preflight.examples import write_example
 from tests.cli.running import LIBRARY, TOKENIZER, jsonl, run
 
 TRANSCRIPTS = (Path(__file__).parent / "transcripts.txt").read_text("utf-8")
@@ -53,6 +54,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("model").mkdir()
     shutil.copy(TOKENIZER, "model")
     Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
+    shutil.copytree("model", "several")
+    Path("several", "additional_chat_templates").mkdir()
+    for name in ("default", "rag"):
+        Path("several", "additional_chat_templates", f"{name}.jinja").write_text(
+            f"{name}!", "utf-8"
+        )
+    Path("models").mkdir()
+    for place in (tmp_path, tmp_path / "models"):
+        write_example("qwen", place)
     Path("other.jinja").write_text("{{ greeting }}, {{ messages[0].content }}|", "utf-8")
     Path("parts.jinja").write_text("{{ messages[0].content.strip() }}", "utf-8")
     Path("wrong.jinja").write_text("{{ raise_exception('no such role') }}", "utf-8")

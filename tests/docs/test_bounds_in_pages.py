@@ -20,7 +20,7 @@ from tests.support.pages import Page
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
 DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
-OFFSETS = " ".join(Page("docs/explanation/offsets.md").text.split())
+DECODING = " ".join(Page("docs/explanation/decoding.md").text.split())
 MIB = 2**20
 STOP_SETS = f"{stop_sets.MAX_SETS:,}, and about {stop_sets.MAX_SETS_SIZE // MIB} MiB together"
 TEXTS = f"{stop_set.MAX_STORED:,} of about {stop_set.STORED_SIZE}"
@@ -106,5 +106,5 @@ def test_numbers_written_as_words_are_those_of_the_code() -> None:
     assert f"at most {snapshots.MOST_ENTRIES:,}, and four for each code point" in SECURITY
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
-    assert f"a window has at most {window.MAX_WINDOW} ids" in OFFSETS
+    assert f"a window has at most {window.MAX_WINDOW} ids" in DECODING
     assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5

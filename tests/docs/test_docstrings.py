@@ -8,7 +8,6 @@ there are skipped, each by its name.
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib
 import inspect
@@ -173,14 +172,8 @@ def test_every_public_name_has_an_example() -> None:
 
 def test_first_lines_are_short() -> None:
     """Below 80 characters, in all modules: a summary is read in lists and in editors."""
-    long = [
-        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
-        for path in sorted((ROOT / "streamdec").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        if len((ast.get_docstring(node) or "").split("\n")[0]) >= 80
-    ]
-    assert long == []
+    opening = [each for each in docstrings() if each.opens]
+    assert [f"{each}" for each in opening if len(each.text.lstrip().split("\n")[0]) >= 80] == []
 
 
 def test_every_parameter_is_in_the_docstring() -> None:

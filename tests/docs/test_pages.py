@@ -33,16 +33,19 @@ RUN_BY = {
         "tests/integrations/transformers/test_docs.py",
         "tests/integrations/vllm/test_front_half.py",
     ],
-    "docs/how-to/migrate-a-stream.md": ["tests/integrations/moving/test_page.py"],
     "docs/how-to/serve-an-engine.md": ["tests/server/test_docs.py"],
     "docs/how-to/serve-sse.md": ["tests/integrations/wire/test_page.py"],
     "docs/how-to/train.md": ["tests/bulk/test_rollouts.py"],
+    "docs/how-to/your-engine.md": ["tests/integrations/moving/test_page.py"],
     "docs/reference/metrics.md": ["tests/metrics/test_docs.py"],
     "docs/tutorial.md": ["tests/docs/test_serve_page.py"],
 }
 """The tests that run the blocks of a page, where it is not this one."""
 
-PARTS = [Page("docs/tutorial.md", until="Serve it")]
+PARTS = [
+    Page("docs/tutorial.md", until="Serve it"),
+    Page("docs/how-to/your-engine.md", until="Move a stream to another process"),
+]
 """Parts of these pages that are run here."""
 
 SLOW = {"docs/how-to/check-a-model.md", "docs/how-to/write-a-backend.md"}

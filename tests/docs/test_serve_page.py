@@ -38,6 +38,7 @@ def test_the_template_renders_the_question_of_the_page(monkeypatch: pytest.Monke
     assert run(monkeypatch, *shlex.split(render)[1:]).out == RENDERED
 
 
+@pytest.mark.thorough  # tests/server/test_docs.py reads another engine in the same way
 def test_the_client_reads_the_engine_and_the_trace_shows_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import sys
 import warnings
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from streamdec.errors import (
 )
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers import EncodingSpec
-from tests.support.files import SHARED, gguf, rank_file, sentencepiece, small_gguf, tekken
+from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken
 from tests.support.pages import Page
 from tests.support.zoo import UNCOMPILED, ZOO
 
@@ -120,31 +119,6 @@ def encodes(tokenizer: Any) -> str:
     return "tried" if tokenizer.report.format == "gguf" else "exact"
 
 
-def of_a_bad_byte(tokenizer: Tokenizer) -> str:
-    """Whether ``eager`` and ``exact`` differ for a character that an invalid byte follows."""
-    single = {tokenizer.token_bytes(i): i for i in reversed(range(tokenizer.vocab_size))}
-    if not all(bytes([byte]) in single for byte in (*b"\xc3\xa9", 0xFF)):
-        return "alike"  # there are no such tokens
-    ids = [single[bytes([byte])] for byte in b"\xc3\xa9\xff"]
-    texts = set()
-    for byte_fallback in ("eager", "exact"):
-        stream = DecodeStream(tokenizer, byte_fallback=byte_fallback)
-        texts.add(stream.feed(ids) + stream.flush())
-    return "alike" if len(texts) == 1 else "differ"
-
-
-def in_or_beside(folder: Path, ask: Callable[[Tokenizer], Any], **files: Any) -> str:
-    """Whether the file itself says it, or only the files beside it."""
-    if ask(load(folder)):
-        return "in it"
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
-    assert ask(load(folder))
-    for name in files:
-        (folder / f"{name}.json").unlink()
-    return "beside it"
-
-
 def has_template(tokenizer: Any) -> bool:
     try:
         return bool(tokenizer.apply_chat_template(MESSAGES) == "user")
@@ -155,42 +129,18 @@ def has_template(tokenizer: Any) -> bool:
 @pytest.mark.parametrize("row", rows("Files"), ids=lambda row: row[0])
 def test_a_file_does_what_its_row_says(row: list[str], tmp_path: Path) -> None:
     name, make = FILES[row[0]]
-    content = make()
-    (tmp_path / name).write_bytes(content)
-    tokenizer = load(tmp_path)
-    route = route_of(tokenizer)
-    eos = "<a>" if name.endswith("tiktoken") else "<eos>"
-    roles = in_or_beside(
-        tmp_path, lambda it: it.special_tokens.eos_token, tokenizer_config={"eos_token": eos}
-    )
-    if name.endswith("gguf"):  # with a template it has one, and else those beside it
-        (tmp_path / name).write_bytes(with_template(content))
-        template = "in it" if has_template(load(tmp_path)) else ""
-        (tmp_path / name).write_bytes(content)
-        assert (
-            in_or_beside(tmp_path, has_template, tokenizer_config={"chat_template": TEMPLATE})
-            == "beside it"
-        )
-    else:
-        template = in_or_beside(
-            tmp_path, has_template, tokenizer_config={"chat_template": TEMPLATE}
-        )
-    assert row[1:7] == [
-        f"`{type(tokenizer).__name__}`",
-        encodes(tokenizer),
-        "see below" if row[0].endswith("another decoder") else route,
-        of_a_bad_byte(tokenizer),
-        roles,
-        template,
-    ]
-
-
-def with_template(content: bytes) -> bytes:
-    """A GGUF file, and a template as a last key."""
-    start = struct.calcsize("<4sIQ")
-    (count,) = struct.unpack_from("<Q", content, start)
-    more = gguf([("tokenizer.chat_template", TEMPLATE)])[start + 8 :]
-    return content[:start] + struct.pack("<Q", count + 1) + content[start + 8 :] + more
+    (tmp_path / name).write_bytes(make())
+    tokenizer: Any = load(tmp_path)
+    streams = "see below" if row[0].endswith("another decoder") else route_of(tokenizer)
+    assert row[1:4] == [f"`{type(tokenizer).__name__}`", encodes(tokenizer), streams]
+    has_roles = name not in ("tokenizer.json", "a.tiktoken")
+    assert bool(tokenizer.special_tokens.eos_token) == has_roles
+    assert not has_template(tokenizer)
+    config = {"eos_token": "<a>" if name == "a.tiktoken" else "<eos>", "chat_template": TEMPLATE}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    beside: Any = load(tmp_path)
+    assert beside.special_tokens.eos_token
+    assert has_template(beside)
 
 
 def test_each_kind_of_file_has_a_row() -> None:
@@ -211,7 +161,7 @@ def test_it_needs_the_extra_that_is_named(
         encodes(load(tmp_path))
     except MissingExtraError as error:
         told = str(error)
-    assert re.findall(r"`(\w+)`", row[7]) == re.findall(r"streamdec\[(\w+)\]", told)
+    assert re.findall(r"`(\w+)`", row[4]) == re.findall(r"streamdec\[(\w+)\]", told)
 
 
 # --- decoders -------------------------------------------------------------------------------------

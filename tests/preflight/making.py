@@ -12,10 +12,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from streamdec.preflight.snapshot_tokens import Tokens
-from tests.support.added_vocabulary import AddedVocabulary
-
-__all__ = ["CHATML", "SHARED", "Parts", "added", "control", "loaded_by_library", "shared_snapshots"]
+__all__ = ["CHATML", "SHARED", "Parts", "added", "control", "shared_snapshots"]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 """The folder of real snapshots beside the repository; it may be missing."""
@@ -48,17 +45,6 @@ def added(content: str, *, special: bool = True) -> dict[str, Any]:
     """An added token as files have it."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"content": content, **flags, "special": special}
-
-
-def loaded_by_library(tokens: Tokens) -> AddedVocabulary | None:
-    """The same as ``tokens.loaded``, by the library itself; None where that is None."""
-    if tokens.loaded is None or tokens.json is None:
-        return None
-    builds = tokens.folder.chosen.cls is not None and tokens.folder.chosen.cls.builds
-    base = {**tokens.json, "added_tokens": [], "post_processor": None} if builds else tokens.json
-    vocabulary = AddedVocabulary(json.dumps(base))
-    vocabulary._tokenizer.add_tokens(tokens.to_add())
-    return vocabulary
 
 
 @dataclass

@@ -1,17 +1,33 @@
-"""Every finding fires in a snapshot made for it, and not in the control."""
+"""Every finding fires in a snapshot made for it, and not in the control or in a near miss."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.preflight_report import RULES, SEVERITIES
-from tests.preflight.changes import CASES, RENDERED, both, config, drop, flag, say, template
-from tests.preflight.making import CHATML, control
+from tests.preflight.changes import (
+    CASES,
+    NEAR_MISSES,
+    RENDERED,
+    both,
+    config,
+    drop,
+    entry,
+    own,
+    say,
+    template,
+)
+from tests.preflight.making import CHATML, Parts, control
+from tests.preflight.test_evidence import check
+from tests.support.pages import Page
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"}
 """Only the hub can say so."""
@@ -41,6 +57,22 @@ def test_a_finding_fires_in_the_snapshot_made_for_it(
     assert all(each.engines and each.action and each.evidence for each in found)
     assert code not in clean.codes
     json.dumps(report.to_dict(), allow_nan=False)
+    check(tmp_path, report)
+
+
+@pytest.mark.parametrize(
+    ("code", "change"),
+    [
+        pytest.param(code, change, id=f"{code}: {why}")
+        for code, changes in NEAR_MISSES.items()
+        for why, change in changes.items()
+    ],
+)
+def test_a_near_miss_is_not_a_finding(
+    code: str, change: Callable[[Parts], object], tmp_path: Path
+) -> None:
+    report = inspect(control(change).write(tmp_path), render=code in RENDERED)
+    assert code not in report.codes, [str(f) for f in report.findings if f.code == code]
 
 
 def test_every_rule_has_a_snapshot() -> None:
@@ -54,21 +86,6 @@ def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
     assert order == sorted(order, reverse=True)
     assert report.worst == "error"
     assert {f.code for f in report.at_least("warning")} < report.codes
-
-
-def test_evidence_names_the_file_the_place_and_the_token(tmp_path: Path) -> None:
-    report = inspect(control(flag(2, special=False)).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "SPECIAL_FLAG_DRIFT"]
-    [evidence] = finding.evidence
-    assert evidence.file == "tokenizer.json"
-    assert evidence.pointer == "/added_tokens/2"
-    assert evidence.ids == {258: "<|im_end|>"}
-    assert evidence.value == {
-        "tokenizer.json": False,
-        "tokenizer_config.json": True,
-        "after loading": True,
-    }
-    assert "tokenization_utils_tokenizers.py" in finding.reference[0]
 
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
@@ -153,3 +170,70 @@ def test_null_content_is_tried_with_and_without_a_call(content: str, tmp_path: P
     text = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
     report = inspect(control(template(text)).write(tmp_path))
     assert "CHAT_TEMPLATE_NONE_CONTENT_LEAK" in report.codes
+
+
+def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:
+    text = "y" * 10_000
+    report = inspect(control(lambda p: p.say(eos_token=text)).write(tmp_path), render=False)
+    shown = json.dumps(report.to_dict(), ensure_ascii=False)
+    assert f'"{"y" * 500}…"' in shown
+    assert "y" * 501 not in shown
+
+
+@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
+@pytest.mark.parametrize("model_type", ["llama", "qwen2"])
+@pytest.mark.parametrize("form", ["list", "object"])
+def test_a_token_that_is_called_special_is_checked_after_loading(
+    form: str, model_type: str, key: str, tmp_path: Path
+) -> None:
+    """An object makes its tokens special, a list does only in some classes."""
+    listed: Any = ["<u>"] if form == "list" else {"u_token": "<u>"}
+    change = both(
+        own(260, "<u>", special=False),
+        entry(260, "<u>", special=False),
+        say(**{key: listed}),
+        config(model_type=model_type),
+    )
+    report = inspect(control(change).write(tmp_path), render=False)
+    loaded = load_tokenizer(tmp_path, fast="off")
+    is_printed = loaded.decode([260]) == "<u>"
+    is_called_special = form == "list" or key == "extra_special_tokens"
+    assert ("EXTRA_SPECIAL_NOT_SKIPPED" in report.codes) == (is_printed and is_called_special)
+    assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
+
+
+@pytest.mark.parametrize(
+    ("added_text", "code", "said"),
+    [
+        ("{{ messages.append(1) }}", "CHAT_TEMPLATE_SANDBOX_VIOLATION", "unsafe"),
+        ("{% include 'a' %}", "CHAT_TEMPLATE_FAILS", "loader"),
+        ("{{ raise_exception('not today') }}", "CHAT_TEMPLATE_REFUSES", "not today"),
+    ],
+)
+def test_every_failure_to_render_is_a_finding(
+    added_text: str, code: str, said: str, tmp_path: Path
+) -> None:
+    report = inspect(control(template(CHATML + added_text)).write(tmp_path))
+    [finding] = [f for f in report.findings if f.code == code]
+    assert finding.severity == ("warning" if code == "CHAT_TEMPLATE_REFUSES" else "error")
+    assert said in finding.evidence[0].note
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")
+
+
+def test_there_are_fifteen_symptoms_and_each_names_a_finding() -> None:
+    parts = re.split(r"^### ", PAGE.text, flags=re.MULTILINE)[1:]
+    assert [part.split(".")[0] for part in parts] == [str(i) for i in range(1, 16)]
+    for part in parts:
+        assert re.search(r"\]\(#[a-z0-9_]+\)", part), part.splitlines()[0]
+
+
+def test_the_links_lead_to_the_finding_that_they_name() -> None:
+    links = re.findall(r"\[([A-Z0-9_]+)\]\(([^)]+)\)", PAGE.text)
+    assert links
+    for code, target in links:
+        assert code in RULES, code
+        assert target == f"#{code.lower()}"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
-    effective_template_kwargs,
     effective_tokenizer_class,
     find_nested_quantization_config,
     is_turn_marker_eos,
@@ -23,10 +19,7 @@ from streamdec.preflight import (
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
-from streamdec.preflight.examples import EXAMPLES, write_example
-from streamdec.preflight.preflight_report import RULES
 from streamdec.preflight.turns import openers, probe
-from tests.preflight.corrupting import corrupt, corruptions
 from tests.preflight.making import (
     SHARED,
     Parts,
@@ -299,28 +292,3 @@ def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
 def test_the_real_glm() -> None:
     found = [(m.id, m.content) for m in is_turn_marker_eos(SHARED / "glm-5")]
     assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]
-
-
-@given(st.sampled_from(EXAMPLES), corruptions)
-@settings(max_examples=10)
-def test_every_question_about_a_corrupted_folder_is_answered(
-    name: str, changes: list[tuple[Any, ...]]
-) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = write_example(name, place)
-        for change in changes:
-            corrupt(folder, change)
-        for token_id, token in discover_added_tokens(folder).items():
-            assert token_id in resolve_marker_to_id(folder, token.content)
-        assert all(RULES[finding.code].compares_files for finding in cross_ref_files(folder))
-        for version in ("4.57.6", "5.24.0"):
-            assert str(effective_tokenizer_class(folder, version))
-        assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
-        summary = summarize_quant_config(folder)
-        assert all(
-            summarize_quant_config(found.value) in summary
-            for found in find_nested_quantization_config(folder)
-        )
-        for engine in ("vllm", "sglang", "transformers"):
-            kept, dropped, refused = effective_template_kwargs(folder, engine, {"a": 1})
-            assert [*kept, *dropped, *refused] == ["a"]

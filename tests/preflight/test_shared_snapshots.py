@@ -13,7 +13,7 @@ from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import Report, effective_stop_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
-from tests.preflight.making import SHARED, loaded_by_library, shared_snapshots
+from tests.preflight.making import SHARED, shared_snapshots
 
 SNAPSHOTS = {path.name: path for path in shared_snapshots()}
 pytestmark = pytest.mark.thorough
@@ -37,19 +37,6 @@ def test_the_effective_stop_tokens_are_those_of_the_engines(name: str) -> None:
 
 
 @real
-def test_the_end_of_the_tokenizer_is_resolved_as_transformers_does(name: str) -> None:
-    expected = _read(name, "EXPECTED.json")["sources"]["tokenizer"]
-    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
-    role = tokens.roles["eos_token"]
-    found = tokens.id_of(role.text)
-    assert (role.text, found, found is not None) == (
-        expected["eos_token"],
-        expected["eos_token_id"],
-        expected["resolved"],
-    )
-
-
-@real
 def test_the_added_tokens_are_those_of_the_loaded_tokenizer(name: str) -> None:
     expected = _read(name, "EXPECTED.json")
     if "added_tokens" not in expected:
@@ -70,16 +57,6 @@ def test_the_added_tokens_are_those_of_the_loaded_tokenizer(name: str) -> None:
             entry.content for i, entry in own.items() if tokens.id_of(entry.content) != i
         ],
     } == expected["added_tokens"]
-
-
-@real
-def test_the_ids_after_loading_are_those_that_the_library_gives(name: str) -> None:
-    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
-    library = loaded_by_library(tokens)
-    if library is None or tokens.loaded is None:
-        assert tokens.json is None
-        return
-    assert dict(sorted(tokens.loaded.added.items())) == library.added()
 
 
 @real

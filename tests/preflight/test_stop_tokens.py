@@ -70,15 +70,6 @@ def test_the_fall_back_is_that_of_the_library(index: int, tmp_path: Path) -> Non
     assert found == engines
 
 
-def test_the_class_default_of_a_text_part_is_reported(tmp_path: Path) -> None:
-    row = Row("<|im_end|>", 258, {"model_type": "aya_vision", "vocab_size": 9}, {})
-    folder = _written(row, tmp_path)
-    assert effective_stop_tokens(folder, "sglang").ids == {258, 255001}
-    assert effective_stop_tokens(folder, "vllm").ids == {258}
-    report = inspect(folder, render=False)
-    assert {"EOS_CLASS_DEFAULT_IN_EFFECT", "EOS_ENGINES_DISAGREE"} <= report.codes
-
-
 def test_each_id_has_its_sources(tmp_path: Path) -> None:
     folder = _written(Row("<|endoftext|>", [256, 258], {"model_type": "llama"}, {}), tmp_path)
     found = effective_stop_tokens(folder, "sglang@0.5.10")

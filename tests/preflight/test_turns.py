@@ -8,13 +8,15 @@ from streamdec.preflight.turns import (
     ANSWER,
     FIRST,
     QUESTION,
+    Marker,
     Probes,
+    Turns,
     find_turns,
     probe,
 )
 from tests.preflight.making import CHATML
 
-MARKERS = {"<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "<|im": 5, "": 6}
+MARKERS = {"<|im": 5, "<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "": 6}
 OLD_CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
     "{% if not (loop.last and m.role == 'assistant') %}<|im_end|>\n{% endif %}{% endfor %}"
@@ -68,3 +70,15 @@ def test_a_marker_after_other_text_does_not_close_the_answer() -> None:
 def test_a_tokenizer_without_markers_has_no_turns() -> None:
     rendered = {"answered": ANSWER, "followed": f"{ANSWER}{QUESTION}"}
     assert find_turns(Probes(rendered=rendered), {}).terminator is None
+
+
+def test_markers_are_looked_for_near_the_turns() -> None:
+    """However much a template writes between them."""
+    flood = "z" * 4_000_000
+    rendered = {
+        "answered": f"qzanswerzq<e>{flood}",
+        "followed": f"qzanswerzq<e>{flood}<u>qzquestionzq",
+    }
+    markers = {"<e>": 1, "<u>": 2} | {f"<{i}>": 10 + i for i in range(20_000)}
+    found = find_turns(Probes(rendered=rendered), markers)
+    assert found == Turns(Marker("<e>", 1), Marker("<u>", 2))

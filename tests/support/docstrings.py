@@ -105,6 +105,8 @@ class Docstring:
     path: Path
     line: int
     """Where it begins, from 1."""
+    opens: bool
+    """Whether it opens a module, a class or a function, and does not follow a constant or field."""
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}".rstrip(".")
@@ -124,18 +126,18 @@ def _docstrings_of(path: Path) -> Iterator[Docstring]:
     parts = path.relative_to(ROOT).with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     tree = ast.parse(path.read_text("utf-8"))
-    for name, node in _strings_in(tree, ""):
-        yield Docstring(module, name, node.value, path, node.lineno)
+    for name, node, opens in _strings_in(tree, ""):
+        yield Docstring(module, name, node.value, path, node.lineno, opens)
 
 
-def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any]]:
-    """The docstrings, by the names of what they describe."""
+def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any, bool]]:
+    """The docstrings, by the names of what they describe, and whether they open it."""
     body: list[ast.stmt] = getattr(node, "body", [])
     last = name if isinstance(node, _DOCUMENTED) else None
     for statement in body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             if isinstance(statement.value.value, str) and last is not None:
-                yield last, statement.value
+                yield last, statement.value, statement is body[0]
             last = None
             continue
         last = None

@@ -16,7 +16,7 @@ from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.tokenizers import LoadedTokenizer
 from tests.support.pages import ROOT, Page
 
-PAGE = Page("docs/how-to/migrate-a-stream.md")
+PAGE = Page("docs/how-to/your-engine.md", "Move a stream to another process")
 OLD, NEW, RAY = PAGE.of_kind("python")
 TEXT = "Größe 😀\n\nUser: no"
 
