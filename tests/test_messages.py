@@ -12,7 +12,7 @@ import asyncio
 import json
 import queue
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -472,17 +472,3 @@ def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
     with pytest.raises(TokenIdError) as raised:
         list(iter_chunks([[1, -1]], TOKENIZER))
     assert not hasattr(raised.value, "__notes__")
-
-
-def plain_engine() -> Iterator[int]:
-    yield 1
-
-
-def test_a_generator_that_was_read_before_warns() -> None:
-    """The answer is empty, as if the engine had generated nothing."""
-    source = plain_engine()
-    assert [chunk.text for chunk in iter_chunks(source, TOKENIZER)] == ["Hello", ""]
-    for function in (iter_chunks, stream):
-        with pytest.warns(match="the source is a generator that has ended") as warned:
-            function(source, TOKENIZER)
-        assert warned[0].filename == __file__

@@ -16,7 +16,6 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.core.token_ids import check_dimensions
-from streamdec.errors import warn
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
@@ -52,7 +51,7 @@ class TextIterator(BaseStream[M]):
         self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
         if has_sections(decoder):
             self._chunks = _split(self._chunks)
-        reading.own(self._chunks)  # last, as in a TextStream
+        reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
@@ -145,8 +144,6 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
-        if getattr(source, "gi_frame", source) is None:
-            warn_of_ended()
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
@@ -155,13 +152,6 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
         raise TypeError(told + hint("source", source))
     check_dimensions(source)
     return iter(source)
-
-
-def warn_of_ended() -> None:
-    warn(
-        "the source is a generator that has ended, so there is no text; call its function again "
-        "for each stream"
-    )
 
 
 # --- the loop -------------------------------------------------------------------------------------

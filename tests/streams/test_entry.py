@@ -121,19 +121,6 @@ async def test_each_option_is_accepted_and_has_its_effect_on_the_text(
     assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
 
 
-@pytest.mark.anyio
-async def test_a_decoder_in_place_of_a_tokenizer() -> None:
-    def begun() -> StopSequenceDecoder:
-        decoder = StopSequenceDecoder(TOKENIZER, stop="b")
-        decoder.step(1)
-        return StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
-
-    for open_ in (iter_chunks, wrap):
-        decoder = begun()
-        assert await text_of(open_, [1, 2, 1], decoder) == "a"
-        assert decoder.num_tokens == 3
-
-
 def test_a_stream_that_is_entered_twice() -> None:
     async def main() -> None:
         chunks = stream([1], TOKENIZER)
@@ -156,15 +143,6 @@ def test_a_plain_stream_is_not_taken_for_an_asynchronous_one() -> None:
     chunks = iter_chunks([1], TOKENIZER)
     assert not isinstance(chunks, (AsyncIterable, Awaitable))
     assert isinstance(chunks, Iterable)
-
-
-def test_a_wrong_option_is_reported_before_the_source_is_read() -> None:
-    class Untouchable:
-        def __aiter__(self) -> Any:
-            raise AssertionError("touched")
-
-    with pytest.raises(ValueError, match="chunk_by"):
-        stream(Untouchable(), TOKENIZER, chunk_by="word")  # type: ignore[arg-type]
 
 
 @pytest.mark.asyncio

@@ -306,20 +306,9 @@ def test_samples_without_an_index_are_counted() -> None:
     outputs = [{"outputs": [{"token_ids": [0]}, {"token_ids": [1]}]}, {"outputs": []}]
     assert ids_in(*outputs, index=0) == [[0], []]
     assert ids_in(*outputs, index=1) == [[1], []]
-    with pytest.raises(
-        SourceError, match="several samples, such as 0 and 1; choose one with index="
-    ):
-        ids_in(*outputs)
-
-
-def test_a_second_sample_is_an_error_without_index() -> None:
-    reader = OutputReader()
-    reader.parts(vllm(0, index=3))
-    reader.parts(vllm(1, index=3))
-    with pytest.raises(
-        SourceError, match="several samples, such as 3 and 0; choose one with index="
-    ):
-        reader.parts(vllm(2, index=0))
+    for several, shown in ((outputs, "0 and 1"), ([vllm(0, index=3), vllm(2)], "3 and 0")):
+        with pytest.raises(SourceError, match=f"samples, such as {shown}; choose one with index="):
+            ids_in(*several)
 
 
 # --- cumulative outputs must grow -----------------------------------------------------------------
@@ -374,12 +363,6 @@ def test_ids_gets_each_output_as_it_is(read: Callable[..., list[Chunk]], item: A
     assert all(map(operator.is_, given, outputs))
 
 
-def test_ids_may_return_none() -> None:
-    outputs = [{"heartbeat": 1}, {"token_ids": [0]}]
-    chunks = iter_chunks(outputs, TOKENIZER, ids=lambda output: output.get("token_ids"))
-    assert [chunk.text for chunk in chunks] == ["a", ""]
-
-
 @pytest.mark.parametrize("last", [[0, 1], [0], None])
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_the_end_is_found_in_the_output_where_ids_gives_only_ids(
@@ -425,41 +408,32 @@ def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
-        ("text", "a str of length 4,"),
+        ("secret", "a str of length 6,"),
         (None, "None"),
-        ({"text": "hi", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
+        ({"text": "secret", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
         ({1, 2}, "a set,"),
-        (SimpleNamespace(text="hi", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
+        (SimpleNamespace(text="secret", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
         (SimpleNamespace(outputs=5), r"a SimpleNamespace with the fields \['outputs'\],"),
-        (RequestOutput([SimpleNamespace(text="hi")]), "RequestOutput"),
-        ({"token_ids": "text"}, "a dict of"),
+        (RequestOutput([SimpleNamespace(text="secret")]), "RequestOutput"),
+        ({"token_ids": "secret"}, "a dict of"),
     ],
 )
 def test_the_error_for_an_output_without_ids_names_the_expected_forms(
     output: Any, shown: str
 ) -> None:
+    """It has no text of an answer, because a server logs it."""
     with pytest.raises(SourceError, match=f"no token ids in .*{shown}") as raised:
         OutputReader().parts(output)
-    assert "expected an id, a list of ids, or an object with token_ids, output_ids" in str(
-        raised.value
-    )
-    assert "pass ids=, a function that returns the ids" in str(raised.value)
+    told = str(raised.value)
+    assert "expected an id, a list of ids, or an object with token_ids, output_ids" in told
+    assert "pass ids=, a function that returns the ids" in told
+    assert "secret" not in told
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        "secret",
-        {"text": "secret"},
-        SimpleNamespace(text="secret"),
-        SimpleNamespace(outputs=[SimpleNamespace(text="secret")]),
-        Chunk("secret", "stop"),
-    ],
-)
-def test_the_error_has_no_text_of_an_answer(output: Any) -> None:
-    """A server logs the error."""
-    with pytest.raises(SourceError) as raised:
-        OutputReader().parts(output)
+def test_a_chunk_is_not_an_output() -> None:
+    """Its text would be lost if it had no ids."""
+    with pytest.raises(SourceError, match="a Chunk: its text is already decoded") as raised:
+        OutputReader().parts(Chunk("secret", token_ids=(1,)))
     assert "secret" not in str(raised.value)
 
 
@@ -475,20 +449,6 @@ def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]
     assert read([{"index": 1, "token_ids": [1]}, [2]], index=0)[-1].finish_reason == "length"
     other = [{"index": 1, "token_ids": [2]}, *outputs]
     assert "".join(chunk.text for chunk in read(other, index=1)) == TOKENIZER.decode([2])
-
-
-@pytest.mark.parametrize("chunks", [[Chunk("a"), Chunk("b")], [Chunk("a", "stop")]])
-def test_chunks_without_ids_are_not_a_source(chunks: list[Chunk]) -> None:
-    with pytest.raises(SourceError, match="The text of a Chunk is already decoded"):
-        list(iter_chunks(chunks, LETTERS))
-
-
-def test_chunks_with_ids_are_a_source() -> None:
-    """Also if the ids of a text come with a later chunk, because they end inside a character."""
-    tokenizer = MockTokenizer.from_tokens([b"caf\xc3", b"\xa9\xc3", b"\xa9!"])
-    chunks = [*iter_chunks([0, 1, 2], tokenizer, return_token_ids=True)]
-    assert [chunk.text for chunk in chunks] == ["caf", "é", "é!", ""]
-    assert "".join(chunk.text for chunk in iter_chunks(chunks, tokenizer)) == "caféé!"
 
 
 @pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])

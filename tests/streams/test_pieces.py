@@ -119,7 +119,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("make", [wrap, iter_chunks])
 def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is for token ids"):
+    with pytest.raises(ValueError, match="are for token ids, but a TextStopDecoder reads text"):
         make([], decoder(), **{name: OPTIONS[name]})
 
 
