@@ -90,10 +90,6 @@ def raised_in_pool(ids: Any) -> None:
     raise pool.errors["a"]
 
 
-def iterated(chunks: Any, method: str) -> Call:
-    return lambda: getattr(chunks, method)()
-
-
 UNEXPECTED = "got an unexpected keyword argument "
 SEVERAL = "an array of token ids must have one dimension, not 2; pass one row, such as array[0]"
 TABLE = np.array([[1, 2], [3, 4]])
@@ -377,7 +373,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         TypeError,
         SEVERAL,
     ),
-    ("rows as outputs", [read([[1], TABLE]), read([{"token_ids": TABLE}])], SourceError, SEVERAL),
+    ("rows as outputs", [read([[1], TABLE]), read([{"token_ids": TABLE}])], TypeError, SEVERAL),
     *(
         (
             f"the prompt {prompt!r}",
@@ -394,7 +390,6 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         "which ids= returned; expected",
     ),
     # Loops and blocks.
-    ("async for", iterated(stream([1], TOKENIZER), "__iter__"), TypeError, "use iter_chunks()"),
     (
         "a swapped response",
         lambda: EventStreamResponse(

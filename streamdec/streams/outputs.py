@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
+from streamdec.core.token_ids import check_dimensions
 from streamdec.errors import SourceError, warn
 from streamdec.mistakes import hint
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
@@ -49,10 +50,15 @@ def is_plain(value: object) -> bool:
 
 
 def ids_of(value: Any) -> Ids | None:
-    """Return the ids if ``value`` is an id, or a list, array or tensor; else None."""
+    """Return the ids if ``value`` is an id, or a list, array or tensor; else None.
+
+    Raises TypeError if it is an array of several dimensions.
+    """
     if type(value) in (list, tuple):
         return cast(Ids, value)
     if hasattr(value, "tolist"):
+        if getattr(value, "ndim", 1) > 1:
+            check_dimensions(value)
         listed: Any = value.tolist()
         return listed if isinstance(listed, list) else (listed,)
     if hasattr(value, "__index__"):
