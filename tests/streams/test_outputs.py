@@ -76,6 +76,7 @@ class Tensor:
         (range(5, 7), [5, 6]),
         (UserList([5, 6]), [5, 6]),
         (deque([5, 6]), [5, 6]),
+        (SimpleNamespace(to_list=lambda: [5, 6]), [5, 6]),  # a column of Polars
         ({"token_ids": None}, []),
     ],
 )
