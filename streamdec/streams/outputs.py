@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.token_ids import check_dimensions
+from streamdec.core.token_ids import as_sequence
 from streamdec.errors import SourceError, warn
 from streamdec.mistakes import hint
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
@@ -56,29 +56,19 @@ def ids_of(value: Any) -> Ids | None:
     """
     if type(value) in (list, tuple):
         return cast(Ids, value)
-    if hasattr(value, "tolist"):
-        if getattr(value, "ndim", 1) > 1:
-            check_dimensions(value)
-        listed: Any = value.tolist()
-        return listed if isinstance(listed, list) else (listed,)
-    if hasattr(value, "__index__"):
+    dimensions = getattr(value, "ndim", 0 if hasattr(value, "__index__") else 1)
+    if dimensions == 0:
         return (value,)
-    if hasattr(value, "to_list") and not hasattr(value, IDS[0]):  # a column of Polars
-        return cast(Ids, value.to_list())
-    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
-    if not is_list or hasattr(value, IDS[0]):
+    if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
         return None
-    return value if isinstance(value, (list, tuple)) else [*value]  # a deque cannot be sliced
+    is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")
+    return as_sequence(value) if is_list else None
 
 
 def checked_ids(value: Any) -> Ids:
     """Return ``value`` as a sequence of ids (not checked); or raise TypeError."""
-    ids = ids_of(value)
-    if ids is None and is_plain(value):
-        return list(value)
-    if ids is None:
-        raise TypeError(f"token ids must be an id, a list, an array or a tensor, not {value!r:.80}")
-    return ids
+    told = "token ids must be an id, a list, an array or a tensor"
+    return as_sequence(value, told) if (ids := ids_of(value)) is None else ids
 
 
 class GrowthWatch:
