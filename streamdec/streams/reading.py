@@ -268,12 +268,6 @@ class BaseStream(Generic[M]):
     decoder: M
     """The decoder. While the stream runs, only the stream may step it."""
     _reading: Reading
-    _is_entered = False
-
-    def _note_entered(self) -> None:
-        if self._is_entered:
-            raise RuntimeError("a stream can be entered only once; make a new stream")
-        self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
         """Return the decoder's state after the chunks that were output, as JSON types.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing as closing_of
 from typing import Any, Final, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk, FinishReason
@@ -50,7 +49,8 @@ class TextIterator(BaseStream[M]):
         self._closing = Closing(reading, outputs, on_stop)
         self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
         if has_sections(decoder):
-            self._chunks = _split(self._chunks)
+            whole = self._chunks
+            self._chunks = (part for chunk in whole for part in chunk.split())
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -72,7 +72,6 @@ class TextIterator(BaseStream[M]):
         self._closing.close()
 
     def __enter__(self) -> Self:
-        self._note_entered()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -204,10 +203,3 @@ def _chunks(
     if (last := reading.take_last()) is not None:
         yield last
     closing.raise_errors(reading.error)
-
-
-def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]:
-    """Yield the parts of each chunk that are in one section."""
-    with closing_of(chunks):
-        for chunk in chunks:
-            yield from chunk.split()

@@ -107,7 +107,6 @@ class TextStream(BaseStream[M]):
         await self._closing.aclose()
 
     async def __aenter__(self) -> Self:
-        self._note_entered()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:

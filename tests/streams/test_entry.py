@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import anyio
 import pytest
 
 from streamdec import (
@@ -118,23 +117,6 @@ async def test_each_option_is_accepted_and_has_its_effect_on_the_text(
     open_: Callable[..., Any], options: dict[str, Any], text: str
 ) -> None:
     assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
-
-
-def test_a_stream_that_is_entered_twice() -> None:
-    async def main() -> None:
-        chunks = stream([1], TOKENIZER)
-        async with chunks:
-            pass
-        async with chunks:
-            pass
-
-    with pytest.raises(RuntimeError, match="only once; make a new stream"):
-        anyio.run(main)
-    plain = iter_chunks([1], TOKENIZER)
-    with plain:
-        pass
-    with pytest.raises(RuntimeError, match="entered only once"), plain:
-        pass
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ from collections import UserList, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import numpy as np
@@ -81,6 +81,12 @@ class Column:
         return [5, 6]
 
 
+class Named(NamedTuple):
+    """An output that is a tuple too."""
+
+    token_ids: list[int]
+
+
 # --- plain ids ------------------------------------------------------------------------------------
 
 
@@ -95,6 +101,7 @@ class Column:
         (UserList([5, 6]), [5, 6]),
         (deque([5, 6]), [5, 6]),
         (Column(), [5, 6]),
+        (Named([5, 6]), [5, 6]),
         ({"token_ids": None}, []),
     ],
 )
