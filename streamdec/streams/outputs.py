@@ -58,7 +58,7 @@ def ids_of(value: Any) -> Ids | None:
         return cast(Ids, value)
     dimensions = getattr(value, "ndim", 0 if hasattr(value, "__index__") else 1)
     if dimensions == 0:
-        return (value,)
+        return (value.tolist() if hasattr(value, "tolist") else value,)
     if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
         return None
     is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")

@@ -69,7 +69,11 @@ class TextStream(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        outputs = async_iterator_of(source)
+        outputs: AsyncIterator[Any]
+        if isinstance(source, AsyncIterable):
+            outputs = aiter(source)
+        else:
+            outputs = Blocking(iterator_of(source, "an (async) iterable"))
         self._closing = AsyncClosing(reading, outputs, on_stop)
         if reading.is_over:
             outputs = Blocking(iter(()))
@@ -246,14 +250,6 @@ def _give_up(source: object) -> None:
 
 
 # --- the source -----------------------------------------------------------------------------------
-
-
-def async_iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
-    if not hasattr(source, "__aiter__"):
-        return Blocking(iterator_of(source, "an (async) iterable"))
-    iterator: AsyncIterator[Any] = source.__aiter__()
-    return iterator
 
 
 SLOW_NEXT = 0.005
