@@ -247,11 +247,6 @@ def test_an_id_that_sglang_gives_again_with_an_abort_is_read_once(
     assert ids_in(*given) == outputs, "only an abort repeats"
 
 
-def test_our_stop_wins_over_the_engines_end() -> None:
-    chunks = [*iter_chunks([vllm(0, 3, 1, finish_reason="length")], TOKENIZER, stop="STOP")]
-    assert chunks == [Chunk("a", "stop", "STOP", 1)]
-
-
 def test_text_that_the_engines_end_releases_may_be_a_stop() -> None:
     """It is matched like any text; the finish is then ours."""
     tokens = MockTokenizer.from_tokens([b"a", b"\xe4\xbd"])

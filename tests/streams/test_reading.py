@@ -181,14 +181,3 @@ async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> N
             await chunks.aclose()
         go_on.set()
     assert got == ["a", "b", ""]
-
-
-async def test_a_slow_reader_holds_the_engine_back() -> None:
-    """No output is requested before the reader needs it."""
-    engine = Engine([A] * 10)
-    chunks = stream(engine, TOKENIZER)
-    for count in range(1, 6):
-        await anext(chunks)
-        await checkpoint()
-        assert engine.pulls == count
-    await chunks.aclose()

@@ -383,38 +383,6 @@ async def bare(log: Log) -> AsyncGenerator[int, None]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("engine", [bare, Iterator])
-@pytest.mark.parametrize("lead", range(12))
-def test_two_readers_take_each_chunk_once(
-    backend: str, engine: Callable[[Log], Any], lead: int
-) -> None:
-    """A reader that finds the stream busy tries again."""
-
-    async def run() -> None:
-        log = Log()
-        chunks = stream(engine(log), TOKENIZER, stop="STOP", on_stop=log.on_stop)
-        texts: list[str] = []
-
-        async def read(delay: int) -> None:
-            await turns(delay)
-            while True:
-                try:
-                    texts.append((await anext(chunks)).text)
-                except (anyio.BusyResourceError, RuntimeError):
-                    await checkpoint()
-                except StopAsyncIteration:
-                    return
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read, 0)
-            group.start_soon(read, lead)
-        assert texts == ["a", "b", "c", ""]
-        assert (log.begun, log.done, log.stopped) == (1, 1, 1)
-
-    anyio.run(run, backend=backend)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: str) -> None:
     """The one exception: its own shield is needed. Its scope is exited in order."""
     ended: list[str] = []
