@@ -503,6 +503,7 @@ def test_outputs_that_repeat_all_ids_are_noticed() -> None:
     ("outputs", "repeated"),
     [
         (outputs_of([2, 3, 4]), "ab"),  # at the second output
+        (outputs_of([0, 2, 3, 4]), "ab"),
         (outputs_of([1, 2, 3, 4]), "aab"),  # one id may repeat by chance, two do not
         ([[97] * size for size in range(1, 4)] + [[97, 97, 97, 98], [97, 97, 97, 98, 99]], None),
     ],

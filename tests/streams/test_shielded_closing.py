@@ -426,3 +426,24 @@ def test_the_end_of_an_event_loop_at_any_turn_closes_an_engine_that_is_left(
     kept: list[asyncio.Task[None]] = []
     asyncio.run(main())
     assert log.begun == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_interrupt_of_on_stop_is_raised_although_the_reader_is_cancelled(backend: str) -> None:
+    class InterruptError(BaseException):
+        pass
+
+    def on_stop() -> None:
+        raise InterruptError
+
+    async def main() -> None:
+        log = Log()
+        chunks = stream(Iterator(log), TOKENIZER, on_stop=on_stop)
+        await anext(chunks)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            with pytest.raises(InterruptError):
+                await chunks.aclose()
+        assert log.done == 1
+
+    anyio.run(main, backend=backend)
