@@ -362,6 +362,7 @@ def test_a_cumulative_output_that_does_not_continue_is_rejected(
         (lambda output: output.new, [SimpleNamespace(new=[0]), SimpleNamespace(new=np.array([1]))]),
         (lambda output: output["data"], [{"data": {"token_ids": [0]}}, {"data": sglang(1)}]),
         (lambda output: output, [0, [1]]),
+        (lambda output: output.get("new"), [{"new": 0}, {"heartbeat": 1}, {"new": [1]}]),
     ],
 )
 def test_ids_says_where_they_are(ids: Callable[[Any], Any], outputs: list[Any]) -> None:
@@ -528,6 +529,7 @@ def test_cumulative_outputs_are_noticed_before_text_is_repeated_twice(
     [
         outputs_of([1, 2]),  # One id that comes again may be a coincidence.
         [[97], [97], [97, 98]],
+        [[97, 98], [97, 98], [98]],
         [[97] * size for size in range(1, 9)],  # A line of equal tokens.
         [[97, 98], [97], [97, 98], [97, 98, 99], [97, 98, 99, 100]],
         [[97], [98], *([*b"cdefghijk"[:size]] for size in range(1, 9))],
@@ -589,11 +591,33 @@ FIELDS: dict[str, list[Any]] = {
 def test_a_known_shape_is_read_as_any_output(
     data: st.DataObject, cumulative: bool, index: int | None
 ) -> None:
-    """The fast reader and the general one, over outputs that repeat or change their shape."""
+    """Over outputs that repeat or change their shape."""
     some = [drawn_output(data.draw) for _ in range(data.draw(st.integers(1, 4)))]
     outputs = data.draw(st.lists(st.sampled_from(some), max_size=12))
-    fast = OutputReader(cumulative=cumulative, index=index)
-    general = OutputReader(cumulative=cumulative, index=index)
+    check_fast_reader(outputs, cumulative=cumulative, index=index)
+
+
+USUAL: dict[str, Callable[..., Any]] = {
+    "dict": lambda **fields: {"token_ids": [0], **fields},
+    "sglang": lambda **fields: sglang(0) | fields,
+    "dynamo": lambda **fields: {"token_ids": [0], "finish_reason": None, "index": 0, **fields},
+    "vllm": lambda **fields: RequestOutput([Completion(**{"token_ids": [0], **fields})]),
+}
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_an_output_that_differs_from_a_known_shape_is_read_as_any_output(kind: str) -> None:
+    usual = USUAL[kind]
+    names = ["index", "finish_reason", "token_ids", *FIELDS]
+    for name in names[:3] if kind == "vllm" else dict.fromkeys(names):
+        for value in FIELDS.get(name, [(1, 2), None, "ab"]):
+            reader = check_fast_reader([usual(), usual(), usual(**{name: value}), usual()])
+            assert reader.shape_type is type(usual())
+
+
+def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
+    """The fast reader reads what the general one does. Return the fast one."""
+    fast, general = OutputReader(**options), OutputReader(**options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for output in outputs:
@@ -604,6 +628,7 @@ def test_a_known_shape_is_read_as_any_output(
                 fast.num_seen += len(known)
                 found = known, None, None
             assert found == outcome(general._read, output)
+    return fast
 
 
 def outcome(read: Callable[[Any], Any], output: Any) -> Any:

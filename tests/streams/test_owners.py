@@ -107,6 +107,18 @@ async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
     assert [chunk.text async for chunk in reader] == ["b", ""]
 
 
+@pytest.mark.anyio
+async def test_a_closed_stream_leaves_its_decoder_to_others() -> None:
+    machine = decoder()
+    with iter_chunks([B, B], machine) as first:
+        next(first)
+    async with wrap(Engine([B, B]), machine) as second:
+        await anext(second)
+    pool = pool_of(machine)
+    assert pool.step({"x": B})["x"].text == "b"
+    del first, second
+
+
 def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None:
     machine = decoder()
     pool = pool_of(machine)

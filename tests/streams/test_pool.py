@@ -45,6 +45,7 @@ def pool_of(*names: Any, **options: Any) -> DecoderPool:
 ONE_TABLE = [situations(draw_table(random.Random(seed))) for seed in range(8)]
 
 
+@pytest.mark.filterwarnings("ignore:.*seem to be cumulative")  # drawn ids may repeat
 @given(st.one_of([st.lists(each, min_size=1, max_size=4) for each in ONE_TABLE]), st.data())
 def test_a_request_in_a_pool_equals_a_decoder(drawn: list[Situation], data: st.DataObject) -> None:
     """Whether other requests stop, fail or send nothing."""
