@@ -339,6 +339,14 @@ def test_an_error_of_closing_does_not_replace_a_cancellation() -> None:
             await task
         with pytest.raises(OSError, match="cannot close"):
             await chunks.aclose()
+        waiting = stream(Broken(Log()), TOKENIZER)
+        reader = asyncio.ensure_future(anext(waiting))
+        await asyncio.sleep(0)
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        with pytest.raises(OSError, match="cannot close"):
+            await waiting.aclose()
 
     asyncio.run(main())
 
