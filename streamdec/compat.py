@@ -33,8 +33,8 @@ __all__ = ["DecodeStreamPatch", "TokenizersDecodeStream", "patch_decode_stream"]
 
 _lock = Lock()
 decoders: Any = _decoders
-_num_patches = 0
-"""The number of patches in effect."""
+_patches: set[DecodeStreamPatch] = set()
+"""The patches in effect."""
 _replaced: Any = decoders.DecodeStream
 """The class that the first of them replaced."""
 _NONE_YET: Any = object()
@@ -177,26 +177,22 @@ class DecodeStreamPatch:
     """
 
     def __init__(self) -> None:
-        global _num_patches, _replaced
+        global _replaced
         with _lock:
             if decoders.DecodeStream is not TokenizersDecodeStream:
                 _replaced = decoders.DecodeStream
                 decoders.DecodeStream = TokenizersDecodeStream
-            _num_patches += 1
-            self._is_undone = False
+            _patches.add(self)
 
     def undo(self) -> None:
         """Undo this patch; a second call does nothing. Existing streams continue.
 
         If another patch replaced the class since, that one stays.
         """
-        global _num_patches
         with _lock:
-            if self._is_undone:
-                return
-            self._is_undone = True
-            _num_patches -= 1
-            if _num_patches == 0 and decoders.DecodeStream is TokenizersDecodeStream:
+            is_last = _patches == {self}
+            _patches.discard(self)
+            if is_last and decoders.DecodeStream is TokenizersDecodeStream:
                 decoders.DecodeStream = _replaced
 
     def __enter__(self) -> Self:

@@ -33,21 +33,6 @@ from typing import Literal, NamedTuple, get_args
 from streamdec.chunks import FinishReason
 from streamdec.locks import Lock
 
-__all__ = [
-    "Call",
-    "FallbackReason",
-    "FellBack",
-    "Hook",
-    "Loaded",
-    "StopKind",
-    "StreamEnded",
-    "add_hook",
-    "installed",
-    "suppressed",
-    "tell",
-    "type_of",
-]
-
 _log = logging.getLogger("streamdec.hooks")
 
 StopKind = Literal["string", "regex", "token_id", "eos", "engine"]

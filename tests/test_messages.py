@@ -12,7 +12,7 @@ import asyncio
 import json
 import queue
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -88,10 +88,6 @@ def raised_in_pool(ids: Any) -> None:
     pool.add("a")
     pool.step({"a": ids})
     raise pool.errors["a"]
-
-
-def iterated(chunks: Any, method: str) -> Call:
-    return lambda: getattr(chunks, method)()
 
 
 UNEXPECTED = "got an unexpected keyword argument "
@@ -377,7 +373,7 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         TypeError,
         SEVERAL,
     ),
-    ("rows as outputs", [read([[1], TABLE]), read([{"token_ids": TABLE}])], SourceError, SEVERAL),
+    ("rows as outputs", [read([[1], TABLE]), read([{"token_ids": TABLE}])], TypeError, SEVERAL),
     *(
         (
             f"the prompt {prompt!r}",
@@ -394,7 +390,6 @@ CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
         "which ids= returned; expected",
     ),
     # Loops and blocks.
-    ("async for", iterated(stream([1], TOKENIZER), "__iter__"), TypeError, "use iter_chunks()"),
     (
         "a swapped response",
         lambda: EventStreamResponse(
@@ -472,17 +467,3 @@ def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
     with pytest.raises(TokenIdError) as raised:
         list(iter_chunks([[1, -1]], TOKENIZER))
     assert not hasattr(raised.value, "__notes__")
-
-
-def plain_engine() -> Iterator[int]:
-    yield 1
-
-
-def test_a_generator_that_was_read_before_warns() -> None:
-    """The answer is empty, as if the engine had generated nothing."""
-    source = plain_engine()
-    assert [chunk.text for chunk in iter_chunks(source, TOKENIZER)] == ["Hello", ""]
-    for function in (iter_chunks, stream):
-        with pytest.warns(match="the source is a generator that has ended") as warned:
-            function(source, TOKENIZER)
-        assert warned[0].filename == __file__

@@ -17,7 +17,6 @@ import json
 import os
 import select
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -25,7 +24,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
+
+from streamdec.children.serving import LENGTH
 
 CAUSES = {
     "SIGXCPU": "too much processor time",
@@ -50,7 +51,7 @@ else:
     most = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]) + 1, most))
 import importlib, json, types
-size = int.from_bytes(sys.stdin.buffer.read(4), "big")
+size = int.from_bytes(sys.stdin.buffer.read(8), "big")
 setup = json.loads(sys.stdin.buffer.read(size))
 sys.path += setup["path"]
 for name, path in setup["packages"].items():
@@ -114,13 +115,8 @@ class Child:
         told = {**setup, "cpu_seconds": limits.cpu_seconds}
         self._first = framed(json.dumps(told).encode("ascii"))
         self.process = started(limits, environment or {})
-        self._in, self._out = self._pipes()
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        pipes = self.process.stdin, self.process.stdout
-        assert pipes[0] is not None
-        assert pipes[1] is not None
-        return pipes[0], pipes[1]
+        self._in = cast(IO[bytes], self.process.stdin)
+        self._out = cast(IO[bytes], self.process.stdout)
 
     def ask(self, message: bytes, deadline: float) -> tuple[dict[str, Any], bytes]:
         """Send a request, and return the head and the body of the answer.
@@ -202,7 +198,7 @@ class Child:
 
     def _answer(self, deadline: float) -> tuple[dict[str, Any], bytes]:
         """Return the head, which is a JSON object, and the body, whose size the head has."""
-        length = HEAD.unpack(self._receive(HEAD.size, deadline))[0]
+        length = LENGTH.unpack(self._receive(LENGTH.size, deadline))[0]
         if length > LARGEST_HEAD:
             raise ValueError(f"the head has {length:,} bytes")
         try:
@@ -234,17 +230,12 @@ class Child:
         return b"".join(parts)
 
 
-HEAD = struct.Struct(">I")
-"""The length of the data that follow."""
 LARGEST_HEAD = 1 << 16
-LARGEST_MESSAGE = (1 << 32) - 1
 
 
 def framed(message: bytes) -> bytes:
-    """Return ``message`` after its length. Raises ChildError if it has 4 GiB or more."""
-    if len(message) > LARGEST_MESSAGE:
-        raise ChildError("the message has more than 4 GiB", is_limit=True)
-    return HEAD.pack(len(message)) + message
+    """Return ``message`` after its length."""
+    return LENGTH.pack(len(message)) + message
 
 
 def _wait(pipe: IO[bytes], deadline: float, *, for_reading: bool = True) -> None:

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-HEAD = struct.Struct(">I")
-"""The length of the data that follow, as in ``child``."""
+LENGTH = struct.Struct(">Q")
+"""The length of the data that follow."""
 
 
 def requests(cpu_seconds: int) -> Iterator[bytes]:
     """Yield each request on standard input, with ``cpu_seconds`` of processor time."""
     source = sys.stdin.buffer
-    while head := source.read(HEAD.size):
-        request = source.read(HEAD.unpack(head)[0])
+    while length := source.read(LENGTH.size):
+        request = source.read(LENGTH.unpack(length)[0])
         _allow_processor_time(cpu_seconds)
         yield request
 
@@ -28,7 +28,7 @@ def requests(cpu_seconds: int) -> Iterator[bytes]:
 def write_answer(sink: IO[bytes], head: Mapping[str, Any], body: bytes = b"") -> None:
     """Write an answer: JSON data and a body."""
     told = json.dumps({**head, "size": len(body)}).encode("ascii")
-    sink.write(HEAD.pack(len(told)) + told + body)
+    sink.write(LENGTH.pack(len(told)) + told + body)
     sink.flush()
 
 

@@ -25,32 +25,34 @@ from typing import Any, cast
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.closing import Action, BaseClosing
+from streamdec.streams.closing import Action, Closing
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
 """Seconds that closing may still take after the reader was cancelled."""
 
 
-class AsyncClosing(BaseClosing):
+class AsyncClosing(Closing):
     """Closes an asynchronous source, and is an async context manager that closes it."""
 
     _reader: tuple[Any, Any] = (None, None)
     """The task that entered this block, and its innermost cancel scope then."""
+    _interrupt: BaseException | None = None
+    """A ``task.cancel()`` while this closes, or an error that is not an Exception."""
 
-    async def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
-        interrupt: BaseException | None = None
+    async def aclose(self, cause: BaseException | None = None) -> None:
+        """Do what ``close`` does, and await the results."""
         for action in self._due(cause):
             try:
                 if _is_of_generator(action) and self._may_hold_a_scope():
                     await _awaited(action, cast(Awaitable[object], action()))
                 else:
-                    interrupt = await _shielded(action, self._errors, interrupt)
+                    await self._shielded(action)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
                 self._errors.append(error)
             except BaseException as error:  # noqa: BLE001 (raised after the other actions)
-                interrupt = error
+                self._interrupt = error
+        interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
 
@@ -63,7 +65,7 @@ class AsyncClosing(BaseClosing):
         self._reader = _current_scope()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self.close(error)
+        await self.aclose(error)
         self.note_on(error)
 
     def _may_hold_a_scope(self) -> bool:
@@ -78,6 +80,59 @@ class AsyncClosing(BaseClosing):
         while scope is not None and scope is not now:
             scope = getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)
         return scope is not now
+
+    async def _shielded(self, action: Action) -> None:
+        """Call ``action``. Await its result in a separate task, if it is awaitable."""
+        owner = getattr(action, "__self__", None)
+        if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
+            return  # the generator has ended
+        result = action()
+        if not inspect.isawaitable(result):
+            return
+        done, scope = anyio.Event(), anyio.CancelScope()
+        raised: BaseException | None = None
+        has_begun = False
+
+        async def run() -> None:
+            nonlocal raised, has_begun
+            has_begun = True
+            try:
+                with scope:
+                    await _awaited(action, result)
+            except BaseException as error:  # noqa: BLE001 (the reader raises it)
+                raised = error
+
+        task = _spawn(run, done)  # the event loop itself only has weak references to tasks
+        await self._wait(done, scope)
+        del task
+        if not has_begun:  # asyncio cancels all tasks before the event loop is closed
+            await result
+        if raised is not None:
+            raise raised
+
+    async def _wait(self, done: anyio.Event, scope: anyio.CancelScope) -> None:
+        """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
+        cancelled = anyio.get_cancelled_exc_class()
+        if self._interrupt is None:
+            try:
+                await done.wait()
+                return
+            except cancelled as error:
+                self._interrupt = error
+        with anyio.CancelScope(shield=True):
+            end = anyio.current_time() + CLOSING_SECONDS
+            while not done.is_set():
+                try:
+                    with anyio.CancelScope(deadline=end):
+                        await done.wait()
+                except cancelled as error:  # task.cancel() again
+                    self._interrupt = error
+                if anyio.current_time() >= end:
+                    scope.cancel()
+                    end = math.inf
+        is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
+        if is_scope_cancelled and isinstance(self._interrupt, cancelled):
+            self._interrupt = None  # the scope raises at the next await
 
 
 def _is_of_generator(action: Action) -> bool:
@@ -112,76 +167,8 @@ HOLDS_A_SCOPE = (
 # --- a separate task ------------------------------------------------------------------------------
 
 
-async def _shielded(
-    action: Action, errors: list[Exception], interrupt: BaseException | None
-) -> BaseException | None:
-    """Call ``action``. Await its result in a separate task, if it is awaitable.
-
-    ``errors`` gets its error. ``interrupt`` is the error of an earlier ``task.cancel()``, or None.
-    Returns ``interrupt``, or a later one. A cancelled scope is not an interrupt: it raises at the
-    next await.
-    """
-    owner = getattr(action, "__self__", None)
-    if isinstance(owner, AsyncGeneratorType) and owner.ag_frame is None:
-        return interrupt  # the generator has ended
-    result = action()
-    if not inspect.isawaitable(result):
-        return interrupt
-    done, scope = anyio.Event(), anyio.CancelScope()
-    raised: BaseException | None = None
-    has_begun = False
-
-    async def run() -> None:
-        nonlocal raised, has_begun
-        has_begun = True
-        try:
-            with scope:
-                await _awaited(action, result)
-        except BaseException as error:  # noqa: BLE001 (the reader raises it)
-            raised = error
-        finally:
-            done.set()
-
-    _spawn(run, done)
-    interrupt = await _waited(done, scope, interrupt)
-    if not has_begun:  # asyncio cancels all tasks before the event loop is closed
-        await result
-    if isinstance(raised, Exception):
-        errors.append(raised)
-    elif raised is not None:
-        raise raised
-    return interrupt
-
-
-async def _waited(
-    done: anyio.Event, scope: anyio.CancelScope, interrupt: BaseException | None
-) -> BaseException | None:
-    """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
-    cancelled = anyio.get_cancelled_exc_class()
-    if interrupt is None:
-        try:
-            await done.wait()
-        except cancelled as error:
-            interrupt = error
-        else:
-            return None
-    with anyio.CancelScope(shield=True):
-        end = anyio.current_time() + CLOSING_SECONDS
-        while not done.is_set():
-            try:
-                with anyio.CancelScope(deadline=end):
-                    await done.wait()
-            except cancelled as error:  # task.cancel() again
-                interrupt = error
-            if anyio.current_time() >= end:
-                scope.cancel()
-                end = math.inf
-    is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
-    return None if is_scope_cancelled else interrupt
-
-
-def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> None:
-    """Start ``work`` in a new task, outside the cancel scopes of this task.
+def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> Any:
+    """Start and return a new task that is outside the cancel scopes of this task.
 
     ``done`` is set when the task has ended, also if it was cancelled before it began. The task has
     the context of this task, so that context variables can be reset.
@@ -194,22 +181,13 @@ def _spawn(work: Callable[[], Coroutine[Any, Any, None]], done: anyio.Event) -> 
             trio.current_task().context = context  # which cannot be entered twice at a time
             await trio.cancel_shielded_checkpoint()
             await work()
+            done.set()
 
-        trio.spawn_system_task(in_context)
-        return
+        return trio.spawn_system_task(in_context)
     # Not by a task factory: an eager task would enter the context, which this task has entered.
     task = asyncio.Task(work(), context=_context())
-    _running.add(task)
-
-    def end(task: asyncio.Task[None]) -> None:
-        _running.discard(task)
-        done.set()
-
-    task.add_done_callback(end)
-
-
-_running: set[asyncio.Task[None]] = set()
-"""The event loop itself only has weak references to tasks."""
+    task.add_done_callback(lambda _: done.set())
+    return task
 
 
 def _context() -> contextvars.Context:

@@ -15,8 +15,8 @@ from streamdec.streams.reading import Reading
 Action = Callable[[], object]
 
 
-class BaseClosing:
-    """Closes the ``iterator`` of a source once, after a call of ``on_stop``.
+class Closing:
+    """Closes the ``iterator`` of a plain source once, after a call of ``on_stop``.
 
     An error of closing is raised after the last chunk, so that no text is lost. If another error is
     raised, the error of closing becomes a note on it.
@@ -45,6 +45,19 @@ class BaseClosing:
         # The report is last, so that a hook cannot keep the source open.
         return [each for each in (on_stop, self._close, report) if each is not None]
 
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self._due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self._errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
     def raise_errors(self, error: BaseException | None = None) -> None:
         """Raise ``error``, or else the first error of closing. The others become notes."""
         if error is None and self._errors:
@@ -60,23 +73,6 @@ class BaseClosing:
         for each in self._errors:
             error.add_note(f"Closing the source raised too: {each!r}")
         self._errors.clear()
-
-
-class Closing(BaseClosing):
-    """Closes a plain source."""
-
-    def close(self, cause: BaseException | None = None) -> None:
-        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
-        interrupt: BaseException | None = None
-        for action in self._due(cause):
-            try:
-                _check_completed(action())
-            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
-                self._errors.append(error)
-            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
 
 
 def _check_completed(result: object) -> None:

@@ -77,11 +77,6 @@ class TokenAttribution:
 class StreamStatistics:
     """Steps a decoder with two functions, and counts its chunks, for hooks."""
 
-    __slots__ = (
-        *("_before", "_chunks", "_decoder", "_feed", "_frozen", "_held", "_hooks", "_jailed"),
-        *("_most", "_step"),
-    )
-
     def __init__(
         self,
         decoder: Any,
@@ -99,8 +94,6 @@ class StreamStatistics:
         self._most = [0, 0, 0]
         """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts()
-        self._frozen: tuple[int, ...] | None = None
-        """The counts when others were allowed to step the decoder; None before."""
 
     def _counts(self) -> tuple[int, ...]:
         decoder = self._decoder
@@ -133,10 +126,6 @@ class StreamStatistics:
             now = len(held), len(jailed), decoder.num_pending_tokens
             self._most = [*map(max, self._most, now)]
 
-    def freeze(self) -> None:
-        """Count no more, because others may step the decoder."""
-        self._frozen = self._counts()
-
     def end(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
         reason: FinishReason = "abort"
@@ -146,7 +135,7 @@ class StreamStatistics:
             chunks += len(last.split()) if last.text else 0
         if isinstance(error, Exception):
             reason = "error"
-        counts = zip(self._frozen or self._counts(), self._before, strict=True)
+        counts = zip(self._counts(), self._before, strict=True)
         tokens, characters, unknown_tokens = (now - before for now, before in counts)
         held_bytes, jailed_characters, pending_tokens = self._most
         event = StreamEnded(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
-from streamdec.core.token_ids import check_dimensions
+from streamdec.core.token_ids import as_sequence
 from streamdec.errors import SourceError, warn
 from streamdec.mistakes import hint
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
@@ -56,29 +56,19 @@ def ids_of(value: Any) -> Ids | None:
     """
     if type(value) in (list, tuple):
         return cast(Ids, value)
-    if hasattr(value, "tolist"):
-        if getattr(value, "ndim", 1) > 1:
-            check_dimensions(value)
-        listed: Any = value.tolist()
-        return listed if isinstance(listed, list) else (listed,)
-    if hasattr(value, "__index__"):
-        return (value,)
-    if hasattr(value, "to_list") and not hasattr(value, IDS[0]):  # a column of Polars
-        return cast(Ids, value.to_list())
-    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
-    if not is_list or hasattr(value, IDS[0]):
+    dimensions = getattr(value, "ndim", 0 if hasattr(value, "__index__") else 1)
+    if dimensions == 0:
+        return (value.tolist() if hasattr(value, "tolist") else value,)
+    if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
         return None
-    return value if isinstance(value, (list, tuple)) else [*value]  # a deque cannot be sliced
+    is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")
+    return as_sequence(value) if is_list else None
 
 
 def checked_ids(value: Any) -> Ids:
     """Return ``value`` as a sequence of ids (not checked); or raise TypeError."""
-    ids = ids_of(value)
-    if ids is None and is_plain(value):
-        return list(value)
-    if ids is None:
-        raise TypeError(f"token ids must be an id, a list, an array or a tensor, not {value!r:.80}")
-    return ids
+    told = "token ids must be an id, a list, an array or a tensor"
+    return as_sequence(value, told) if (ids := ids_of(value)) is None else ids
 
 
 class GrowthWatch:
@@ -161,8 +151,6 @@ class OutputReader:
     """The last ids of a cumulative output."""
     _has_met = _has_missed = False
     """Whether an output had the sample to read; and whether one had only other samples."""
-    _num_decoded = 0
-    """How many chunks with text and without ids were read before the first ids."""
 
     def __init__(
         self,
@@ -200,7 +188,7 @@ class OutputReader:
             output = self._ids(output)
             if output is None:
                 return (), reason, stop
-        ids = _ids_in_output(output)
+        ids = ids_of(output)
         if ids is None:
             return self._read_object(output, reason, stop)
         self._has_met = True
@@ -210,6 +198,8 @@ class OutputReader:
         self, output: Any, whole_reason: str | None, whole_stop: str | int | None
     ) -> Parts:
         """Return what an engine's own object or dict adds, possibly as a part of a whole."""
+        if isinstance(output, Chunk):
+            raise SourceError("the source yielded a Chunk: its text is already decoded, so use it")
         sample, is_alone = self._sample_in(output)
         if sample is MISSING:
             return (), None, None
@@ -228,8 +218,8 @@ class OutputReader:
         value = get(name, None) if name else None
         if value is None and (name or reason is not None):
             return (), reason, stop
-        ids = None if value is None else _ids_in_output(value)
-        if ids is None or (not ids and self._is_decoded(output)):
+        ids = None if value is None else ids_of(value)
+        if ids is None:
             raise SourceError(self._complaint(output))
         if reason == "abort" and not self._is_cumulative:
             ids = ids[: self._most_new(get, len(ids))]
@@ -270,16 +260,6 @@ class OutputReader:
             "choose one with index="
         )
 
-    def _is_decoded(self, output: Any) -> bool:
-        """Whether ``output``, which has no ids, is a chunk of a stream without ids.
-
-        In a stream with ids, only the first chunk with text may have none yet.
-        """
-        if not isinstance(output, Chunk) or not output.text or self.num_seen:
-            return False
-        self._num_decoded += 1
-        return self._num_decoded > 1 or output.finish_reason is not None
-
     def _most_new(self, get: Get, num_given: int) -> int:
         """Return how many of the ids that come with an abort are new.
 
@@ -292,11 +272,8 @@ class OutputReader:
 
     def _complaint(self, output: Any) -> str:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
-        found = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
-        if isinstance(output, Chunk):
-            return f"{found} the ids of an engine. The text of a Chunk is already decoded: use it"
-        known = ", ".join((*IDS, NEW_IDS))
-        told = f"{found} an id, a list of ids, or an object with {known} or outputs"
+        told = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
+        told += f" an id, a list of ids, or an object with {', '.join((*IDS, NEW_IDS))} or outputs"
         if self._ids is None:
             told += "; for other objects pass ids=, a function that returns the ids"
         return told + hint("output", output)
@@ -354,14 +331,6 @@ def _kind_of(output: object) -> str:
         return repr(output)
     fields = sorted(name for name in getattr(output, "__dict__", ()) if name[:1] != "_")
     return f"a {type(output).__name__}" + (f" with the fields {fields}" if fields else "")
-
-
-def _ids_in_output(value: Any) -> Ids | None:
-    """Return ``ids_of(value)``; SourceError for an array of several dimensions."""
-    try:
-        return ids_of(value)
-    except TypeError as error:
-        raise SourceError(f"an output of the source cannot be read: {error}") from None
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:

@@ -126,7 +126,8 @@ class DecoderPool:
         The copy is independent, and has no sink. Raises UnknownRequestError if the pool has no
         ``request_id``; ValueError or TypeError for ``new_request_id``, as ``add`` does.
         """
-        self._begin(new_request_id, self[request_id].fork(), self._requests[request_id].waiting)
+        request = self._known(request_id)
+        self._begin(new_request_id, request.decoder.fork(), request.waiting)
 
     def _begin(
         self, request_id: RequestId, decoder: StopSequenceDecoder, waiting: Iterable[int] = ()
@@ -138,7 +139,7 @@ class DecoderPool:
         if decoder.finished:
             raise ValueError(f"the decoder has ended: {decoder!r:.80}")
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
-        request.own(request)
+        request.own()
         self._requests[request_id] = request
         self._steppers[request_id] = request.statistics or request.attribution or decoder
 
@@ -256,16 +257,15 @@ class DecoderPool:
         >>> pool.step({"a": [1, 2]}), texts
         ({}, ['Hello world'])
         """
-        if request_id not in self:
-            raise UnknownRequestError(request_id)
+        self._known(request_id)
         if sink is None:
             self._sinks.pop(request_id, None)
-        else:
-            if not callable(sink):
-                raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
-            if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
-                raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
-            self._sinks[request_id] = sink
+            return
+        if not callable(sink):
+            raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
+        if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
+            raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
+        self._sinks[request_id] = sink
 
     def _send(self, request_id: RequestId, stepper: object, sink: Sink, chunk: Chunk) -> None:
         """Send ``chunk`` to a sink; its request ends if it raises."""
@@ -307,8 +307,7 @@ class DecoderPool:
         Raises UnknownRequestError if the pool has no ``request_id``; ValueError for an unknown
         ``finish_reason``.
         """
-        if request_id not in self:
-            raise UnknownRequestError(request_id)
+        self._known(request_id)
         check_finish_reason(finish_reason)
         with self._calling():
             chunk = self._last_chunk(request_id, finish_reason)
@@ -343,10 +342,13 @@ class DecoderPool:
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """Return the decoder of a running request, or raise UnknownRequestError."""
+        decoder: StopSequenceDecoder = self._known(request_id).decoder
+        return decoder
+
+    def _known(self, request_id: RequestId) -> Stepper:
         if request_id not in self._requests:
             raise UnknownRequestError(request_id)
-        decoder: StopSequenceDecoder = self._requests[request_id].decoder
-        return decoder
+        return self._requests[request_id]
 
     def __contains__(self, request_id: object) -> bool:
         return request_id in self._requests

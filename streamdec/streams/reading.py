@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
-from weakref import ref
+from weakref import WeakValueDictionary
 
 from streamdec import hooks
 from streamdec.chunks import (
@@ -98,11 +97,8 @@ class Stepper:
             return self.attribution.end(finish_reason)
         return end(self.decoder, finish_reason)
 
-    def own(self, reader: object) -> None:
-        """Own the decoder until ``disown``, or until the ``reader`` is deleted.
-
-        Raises RuntimeError if another Stepper owns it.
-        """
+    def own(self) -> None:
+        """Own the decoder until ``disown``; RuntimeError if another owns it."""
         key = id(self.behind)
         if key in _owners:
             raise RuntimeError(
@@ -110,26 +106,17 @@ class Stepper:
                 "decoder for each request, or close the other stream first (`await` its aclose(), "
                 "or call its close())"
             )
-        known = ref(self)
-        _owners[key] = known, ref(reader, partial(_leave, key, known))
+        _owners[key] = self
 
     def disown(self) -> None:
         """Let others step the decoder, if this owns it."""
         key = id(self.behind)
-        if key in _owners and _owners[key][0]() is self:
+        if _owners.get(key) is self:
             del _owners[key]
 
 
-_owners: dict[int, tuple[ref[Stepper], ref[Any]]] = {}
-"""By the ``id`` of a decoder: its owner, and the reader, at whose deletion the entry is removed."""
-
-
-def _leave(key: int, owner: ref[Stepper], _: object) -> None:
-    """Let others step a decoder whose reader was deleted."""
-    del _owners[key]
-    stepper = owner()
-    if stepper is not None and stepper.statistics is not None:
-        stepper.statistics.freeze()
+_owners: WeakValueDictionary[int, Stepper] = WeakValueDictionary()
+"""What owns a decoder, by the ``id`` of the decoder."""
 
 
 def take_chunk(error: Exception) -> Chunk:
@@ -201,11 +188,9 @@ class Reading(Stepper):
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
         super().__init__(decoder, return_token_ids=return_token_ids)
         if isinstance(decoder, TextStopDecoder):
-            about_ids = {"ids": ids, "cumulative": cumulative, "index": index}
-            for name, value in (about_ids | {"return_token_ids": return_token_ids}).items():
-                if value is not None and value is not False:
-                    told = "is for token ids, but a TextStopDecoder reads text; remove it"
-                    raise ValueError(f"{name} {told}")
+            if ids is not None or cumulative or index is not None or return_token_ids:
+                told = "ids, cumulative, index and return_token_ids are for token ids"
+                raise ValueError(f"{told}, but a TextStopDecoder reads text; remove them")
             self.outputs, self.id_type = PieceReader(), str
         else:
             self.outputs = OutputReader(ids, cumulative, index)
@@ -283,12 +268,6 @@ class BaseStream(Generic[M]):
     decoder: M
     """The decoder. While the stream runs, only the stream may step it."""
     _reading: Reading
-    _is_entered = False
-
-    def _note_entered(self) -> None:
-        if self._is_entered:
-            raise RuntimeError("a stream can be entered only once; make a new stream")
-        self._is_entered = True
 
     def snapshot(self) -> dict[str, Any]:
         """Return the decoder's state after the chunks that were output, as JSON types.

@@ -74,8 +74,6 @@ def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Sha
 def _shape_of_dataclass(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
     """Return the reader of samples like those of vLLM and TensorRT-LLM."""
     sample_type, is_new = type(sample), name == NEW_IDS
-    if not is_new and hasattr(sample, NEW_IDS):
-        return no_shape
     if not has_samples and hasattr(sample, "outputs"):
         return no_shape
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing as closing_of
 from typing import Any, Final, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk, FinishReason
@@ -16,7 +15,6 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.core.token_ids import check_dimensions
-from streamdec.errors import warn
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
@@ -51,8 +49,9 @@ class TextIterator(BaseStream[M]):
         self._closing = Closing(reading, outputs, on_stop)
         self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
         if has_sections(decoder):
-            self._chunks = _split(self._chunks)
-        reading.own(self._chunks)  # last, as in a TextStream
+            whole = self._chunks
+            self._chunks = (part for chunk in whole for part in chunk.split())
+        reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
@@ -73,7 +72,6 @@ class TextIterator(BaseStream[M]):
         self._closing.close()
 
     def __enter__(self) -> Self:
-        self._note_entered()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -145,8 +143,6 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     if type(source) is list:
         return iter(source)
     if hasattr(source, "__next__"):
-        if getattr(source, "gi_frame", source) is None:
-            warn_of_ended()
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
@@ -155,13 +151,6 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
         raise TypeError(told + hint("source", source))
     check_dimensions(source)
     return iter(source)
-
-
-def warn_of_ended() -> None:
-    warn(
-        "the source is a generator that has ended, so there is no text; call its function again "
-        "for each stream"
-    )
 
 
 # --- the loop -------------------------------------------------------------------------------------
@@ -214,10 +203,3 @@ def _chunks(
     if (last := reading.take_last()) is not None:
         yield last
     closing.raise_errors(reading.error)
-
-
-def _split(chunks: Generator[Chunk, None, None]) -> Generator[Chunk, None, None]:
-    """Yield the parts of each chunk that are in one section."""
-    with closing_of(chunks):
-        for chunk in chunks:
-            yield from chunk.split()

@@ -15,7 +15,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex, Unpack
+from typing import Any, Self, SupportsIndex, Unpack
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -27,7 +27,7 @@ from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDec
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
-from streamdec.streams.text_iterator import iterator_of, warn_of_ended
+from streamdec.streams.text_iterator import iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
 __all__ = ["TextStream", "stream", "wrap"]
@@ -69,16 +69,18 @@ class TextStream(BaseStream[M]):
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
-        outputs = async_iterator_of(source)
+        outputs: AsyncIterator[Any]
+        if isinstance(source, AsyncIterable):
+            outputs = aiter(source)
+        else:
+            outputs = Blocking(iterator_of(source, "an (async) iterable"))
         self._closing = AsyncClosing(reading, outputs, on_stop)
         if reading.is_over:
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
         if has_sections(decoder):
             self._chunks = _split(self._chunks)
-        # Last, so that a stream that was not made owns no decoder. If a loop is left early, the
-        # event loop closes the generator later, but the decoder is free at once.
-        reading.own(self._chunks)
+        reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
@@ -106,16 +108,10 @@ class TextStream(BaseStream[M]):
     async def _close(self) -> None:
         self._check_idle()
         await self._chunks.aclose()
-        await self._closing.close()
+        await self._closing.aclose()
 
     async def __aenter__(self) -> Self:
-        self._note_entered()
         return self
-
-    if not TYPE_CHECKING:  # without it a type checker reports the mistake
-
-        def __iter__(self) -> NoReturn:
-            raise TypeError("a TextStream is asynchronous: write `async for`, or use iter_chunks()")
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._close()
@@ -256,16 +252,6 @@ def _give_up(source: object) -> None:
 # --- the source -----------------------------------------------------------------------------------
 
 
-def async_iterator_of(source: Any) -> AsyncIterator[Any]:
-    """Return the asynchronous iterator of any ``source``; see ``iterator_of``."""
-    if not hasattr(source, "__aiter__"):
-        return Blocking(iterator_of(source, "an (async) iterable"))
-    if getattr(source, "ag_frame", source) is None:
-        warn_of_ended()
-    iterator: AsyncIterator[Any] = source.__aiter__()
-    return iterator
-
-
 SLOW_NEXT = 0.005
 """Seconds: a plain source that takes longer for an output is one that computes."""
 
@@ -331,14 +317,12 @@ async def _chunks(
                             yield chunk
                         left -= reading.num_taken
                         if left <= 0:
-                            left = MAX_TOKENS_AT_ONCE
-                            await checkpoint()
+                            left = await _rest()
                     if reading.is_over:
                         break
                     left -= 1  # an output without ids
                     if left <= 0:
-                        left = MAX_TOKENS_AT_ONCE
-                        await checkpoint()
+                        left = await _rest()
                     continue
                 try:
                     chunk = step(ids[0]) if size == 1 else feed(ids)
@@ -352,13 +336,18 @@ async def _chunks(
                 yield chunk
             left -= size
             if left <= 0:
-                left = MAX_TOKENS_AT_ONCE
-                await checkpoint()
+                left = await _rest()
         else:
             reading.end_with_source()
     if (last := reading.take_last()) is not None:
         yield last
     closing.raise_errors(reading.error)
+
+
+async def _rest() -> int:
+    """Let other tasks run. Return the number of tokens until the next time."""
+    await checkpoint()
+    return MAX_TOKENS_AT_ONCE
 
 
 async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:

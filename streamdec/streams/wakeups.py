@@ -16,10 +16,7 @@ from typing import Any
 
 
 class Wakeup:
-    """An awaitable for one task. It is done once any thread has called ``wake``.
-
-    Raises RuntimeError if no event loop runs.
-    """
+    """An awaitable for one task. It is done once any thread has called ``wake``."""
 
     __slots__ = ("_event", "_loop")
 
@@ -91,11 +88,9 @@ _of_thread = threading.local()
 
 
 def _this_loop() -> _Loop:
-    """Return the event loop of this thread. Raises RuntimeError if none runs."""
+    """Return the event loop of this thread."""
     running = _running()
     known: _Loop | None = getattr(_of_thread, "loop", None)
-    if running is None:
-        raise RuntimeError("no event loop runs in this thread")
     if known is None or known.loop is not running:
         known = _of_thread.loop = _Loop(running)
     return known

@@ -356,10 +356,10 @@ HOSTILE_CHILD = """
 import json, os, sys, time
 out = sys.stdout.buffer
 def answer(head, body=b"", size=None):
-    out.write((len(head) if size is None else size).to_bytes(4, "big") + head + body)
+    out.write((len(head) if size is None else size).to_bytes(8, "big") + head + body)
     out.flush()
 if %r != "deafness":
-    sys.stdin.buffer.read(4)
+    sys.stdin.buffer.read(8)
 %s
 """
 

@@ -93,27 +93,22 @@ def test_any_ids_give_what_decode_gives(name: str) -> None:
         assert given + end_of(stream) == tokenizer.decode(ids, skip_special_tokens=skip)
 
 
-def test_an_invalid_run_breaks_their_stream_and_not_ours() -> None:
-    """vllm-project/vllm#17448: its stream is begun again then."""
+def test_an_invalid_run_does_not_break_the_stream() -> None:
+    """vllm-project/vllm#17448: the library's stream raises, and vLLM begins it again."""
     tokenizer = ZOO["byte_fallback"]()
     names = ["<0x41>", "<0xE5>", "<0x42>", "x"]
     ids = [tokenizer.token_to_id(name) or 0 for name in names]
     assert texts(TokenizersDecodeStream(), tokenizer, ids) == ["A", "", "\ufffdB", "x"]
-    theirs = DecodeStream()
-    assert texts(theirs, tokenizer, ids[:3]) == ["A", "", ""]
-    with pytest.raises(Exception, match=r"^Invalid prefix encountered"):
-        theirs.step(tokenizer, ids[3])
 
 
 @pytest.mark.parametrize("skip", [True, False])
 def test_a_prompt_that_ends_inside_a_character_is_not_output(
     tokenizer: Tokenizer, skip: bool
 ) -> None:
-    """vllm-project/vllm#48853: their stream takes such a prompt for new text."""
+    """vllm-project/vllm#48853: the library's stream takes such a prompt for new text."""
     ids = tokenizer.encode("Größe 😀", add_special_tokens=False).ids
     place = next(n for n in range(1, len(ids)) if tokenizer.decode(ids[:n]).endswith("\ufffd"))
     rest = tokenizer.decode(ids)[len(tokenizer.decode(ids[:place]).rstrip("\ufffd")) :]
-    assert "".join(texts(DecodeStream(ids[:place], skip), tokenizer, ids[place:])) != rest
     assert "".join(texts(TokenizersDecodeStream(ids[:place], skip), tokenizer, ids[place:])) == rest
 
 

@@ -13,6 +13,7 @@ from streamdec import MockTokenizer, hooks, iter_chunks, stream
 from streamdec.hooks import StreamEnded
 from streamdec.metrics import Hook, add_hook
 from tests.hooks.recording import Recording, recording
+from tests.streams.engines import Engine, PlainEngine
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])
 
@@ -82,18 +83,14 @@ def test_a_registered_hook_is_rejected() -> None:
         add_hook(hook)
 
 
-class Failing(Hook):
-    """Fails at each event of a stream."""
-
-    def stream_ended(self, event: StreamEnded) -> None:
-        raise ZeroDivisionError(event.tokens)
-
-
 def test_an_error_of_a_hook_is_logged_once_and_the_stream_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Unseen(Failing):
+    class Unseen(Hook):
         """Of a class that has not failed before."""
+
+        def stream_ended(self, event: StreamEnded) -> None:
+            raise ZeroDivisionError(event.tokens)
 
     remove = add_hook(Unseen())
     try:
@@ -117,32 +114,17 @@ class Interrupted(Hook):
 
 
 def test_a_source_is_closed_even_if_a_hook_is_interrupted() -> None:
-    closed: list[str] = []
-
-    class Engine:
-        def __init__(self) -> None:
-            self._ids = iter([0, 1])
-
-        def __iter__(self) -> Iterator[int]:
-            return self
-
-        def __next__(self) -> int:
-            return next(self._ids)
-
-        def close(self) -> None:
-            closed.append("source")
+    remove, engines = add_hook(Interrupted()), (PlainEngine([0, 1]), Engine([0, 1]))
 
     async def read() -> None:
-        async with stream(Engine(), TOKENIZER, on_stop=lambda: closed.append("engine")) as chunks:
+        async with stream(engines[1], TOKENIZER) as chunks:
             await anext(chunks)
 
-    remove = add_hook(Interrupted())
     try:
         with pytest.raises(KeyboardInterrupt):
-            run(Engine())
-        assert closed == ["source"]
+            run(engines[0])
         with pytest.raises(KeyboardInterrupt):
             anyio.run(read)
-        assert closed == ["source", "engine", "source"]
+        assert [engine.is_closed for engine in engines] == [True, True]
     finally:
         remove()

@@ -14,6 +14,7 @@ from streamdec import (
     DecoderPool,
     DecodeStream,
     MockTokenizer,
+    SourceError,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
@@ -119,20 +120,11 @@ def test_a_stream_counts_what_its_reader_can(
     cuts = sorted(data.draw(st.sets(st.integers(1, len(ids)))))
     outputs = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True) if a < b]
     expected = counted(setup_of(situation).decoder(), outputs)
+    given: list[Any] = [ids[0] if len(ids) == 1 else ids for ids in outputs]
     with recording() as hook:
-        read(setup_of(situation).decoder(), outputs, return_token_ids=covers)
+        read(setup_of(situation).decoder(), given, return_token_ids=covers)
     (event,) = hook.streams
     assert told(event) == expected
-
-
-@given(SITUATIONS)
-def test_single_ids_are_counted_as_lists_of_one_are(situation: Situation) -> None:
-    """A single id is stepped, a list is fed."""
-    expected = counted(setup_of(situation).decoder(), [[i] for i in situation.ids])
-    for options in ({}, {"chunk_by": "token"}):
-        with recording() as hook:
-            read_async(setup_of(situation).decoder(), situation.ids, **options)
-        assert [told(event) for event in hook.streams] == [expected]
 
 
 # --- on the other machines ------------------------------------------------------------------------
@@ -213,27 +205,15 @@ def test_a_cancelled_reader_has_aborted_and_not_failed() -> None:
     assert (event.finish_reason, event.error_type, event.chunks) == ("abort", None, 1)
 
 
-@pytest.mark.parametrize("output", [-1, [0, -1], [0, ST, -1]])
-def test_a_bad_id_is_an_error_after_the_text_before_it(output: Any) -> None:
-    with recording() as hook, pytest.raises(TokenIdError):
+@pytest.mark.parametrize("output", [-1, [0, -1], [0, ST, -1], {"new": 0}])
+def test_a_bad_output_is_an_error_after_the_text_before_it(output: Any) -> None:
+    with recording() as hook, pytest.raises((TokenIdError, SourceError)) as raised:
         for _ in iter_chunks([1, output], TOKENIZER, stop="STOP"):
             pass
     (event,) = hook.streams
     before = output[:-1] if isinstance(output, list) else []
-    assert (event.finish_reason, event.error_type) == ("error", "TokenIdError")
+    assert (event.finish_reason, event.error_type) == ("error", raised.type.__name__)
     assert (event.tokens, event.chunks) == (1 + len(before), 1 + (0 in before))
-
-
-def test_an_engine_that_fails_is_an_error_of_its_kind() -> None:
-    def engine() -> Any:
-        yield 0
-        raise OSError("gone")
-
-    with recording() as hook, pytest.raises(OSError, match="gone"):
-        for _ in iter_chunks(engine(), TOKENIZER):
-            pass
-    (event,) = hook.streams
-    assert (event.finish_reason, event.error_type, event.tokens) == ("error", "OSError", 1)
 
 
 def test_a_bad_id_in_a_pool_is_the_end_of_its_request() -> None:

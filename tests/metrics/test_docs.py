@@ -39,11 +39,6 @@ def test_opentelemetry_exports_them_to_the_console() -> None:
     assert {*found} <= {each.name for each in INSTRUMENTS}
 
 
-def test_the_hook_prints_what_the_page_says() -> None:
-    [(code, text)] = PAGE.examples
-    assert printed_by(code) == text.splitlines()
-
-
 def test_alerts_use_metrics_and_labels_that_exist() -> None:
     [rules] = PAGE.of_kind("yaml")
     alarms = yaml.safe_load(rules)["groups"][0]["rules"]

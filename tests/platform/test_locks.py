@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import itertools
-import sys
 import threading
 from pathlib import Path
 
-from streamdec import DecodeStream, StopConditions, StopSequenceDecoder, hooks
+from streamdec import hooks
 from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sets import StopSets
 from streamdec.core.table import Table
@@ -80,37 +78,6 @@ def test_a_child_computes_a_property_that_another_thread_was_computing() -> None
         found.is_over.set()
         thread.join()
     assert vars(found)["value"] == 5
-
-
-@needs_fork
-@forks
-def test_a_child_makes_streams_while_threads_of_its_parent_make_others() -> None:
-    shared = tokenizer()
-    is_over = threading.Event()
-
-    def keep_busy(name: int) -> None:
-        for number in itertools.count():
-            if is_over.is_set():
-                return
-            StopSequenceDecoder(shared, StopConditions(stop=f"{name} {number}"))
-
-    def make() -> list[str]:
-        decoder = StopSequenceDecoder(shared, StopConditions(stop="end"))
-        return [decoder.step(1).text, DecodeStream(shared).step(1)]
-
-    threads = [threading.Thread(target=keep_busy, args=(name,)) for name in range(2)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    for thread in threads:
-        thread.start()
-    try:
-        answers = [in_a_fork(make) for _ in range(8)]
-    finally:
-        is_over.set()
-        sys.setswitchinterval(interval)
-        for thread in threads:
-            thread.join()
-    assert answers == [make()] * 8
 
 
 def _locks_named_by(node: ast.AST) -> set[str]:

@@ -8,14 +8,11 @@ import os
 import pickle
 import signal
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from streamdec import FinishedError, QueueFullError, TokenQueue
 from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
 
 PATIENCE = 60
@@ -68,35 +65,6 @@ def test_a_fork_encodes_although_its_parent_did_so_in_several_threads() -> None:
     assert after == before
 
 
-@needs_fork
-@forks
-def test_a_thread_that_waits_for_room_in_a_queue_does_not_hold_up_a_fork() -> None:
-    feed = TokenQueue(maxsize=1)
-    feed.put(1)
-
-    def wait_for_room() -> None:
-        with suppress(FinishedError):
-            feed.put(2)
-
-    waiting = threading.Thread(target=wait_for_room)
-    waiting.start()
-    time.sleep(0.05)  # by then it waits; if not, less is tried
-    assert waiting.is_alive()
-
-    def put() -> str:
-        try:
-            feed.put(3, wait=False)
-        except QueueFullError:
-            return "full"
-        return "taken"
-
-    answer = in_a_fork(put)
-    feed.end()
-    waiting.join(PATIENCE)
-    assert answer == "full"
-    assert not waiting.is_alive()
-
-
 # --- pickled --------------------------------------------------------------------------------------
 
 
@@ -106,11 +74,8 @@ def _go_on(sent: bytes, answers: Any) -> None:
     answers.put(ended(under_way, ids))
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_another_process_continues_pickled_streams(method: str) -> None:
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"the system has no {method}")
-    context: Any = multiprocessing.get_context(method)
+def test_another_process_continues_pickled_streams() -> None:
+    context: Any = multiprocessing.get_context("spawn")
     shared = tokenizer()
     ids = token_ids(shared)
     answers = context.Queue()

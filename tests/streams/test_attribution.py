@@ -69,6 +69,10 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
     half = DecodeStream(TOKENIZER)
     half.step(E4)
     assert TokenAttribution(half).step(BDA0) == Chunk("你", token_ids=(BDA0,))
+    letters = MockTokenizer.from_tokens([b"a", b"b", b"c", b"d"])
+    jailing = StopSequenceDecoder(letters, stop=["abcX", "bcdX"])
+    jailing.step_batch([0, 1])
+    assert covered([2, 3], TokenAttribution(jailing)) == [("", ()), ("a", ())]
 
 
 @pytest.mark.asyncio

@@ -1,4 +1,4 @@
-"""Cancellation of readers without an await, of queues, and by engines that hold scopes."""
+"""Cancellation of queues, and by engines that hold scopes."""
 
 from __future__ import annotations
 
@@ -11,36 +11,9 @@ import anyio
 import pytest
 
 from streamdec import MockTokenizer, SourceError, TokenQueue, stream
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
-from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-
-# --- while the engine is waited for ---------------------------------------------------------------
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    "outputs",
-    [[A] * 3 * MAX_TOKENS_AT_ONCE, [[A] * 3 * MAX_TOKENS_AT_ONCE]],
-    ids=["ids", "one list"],
-)
-async def test_a_cancellation_without_an_await_closes_the_engine(outputs: list[Any]) -> None:
-    """The output until then is the text of the machine."""
-    engine, text = Engine(outputs), ""
-    chunks = stream(engine, TOKENIZER)
-
-    async def other(scope: anyio.CancelScope) -> None:
-        scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(other, group.cancel_scope)
-        async for chunk in chunks:
-            text += chunk.text
-    assert (engine.closings, engine.is_closed) == (1, True)
-    assert len(text) == chunks.decoder.num_tokens <= 2 * MAX_TOKENS_AT_ONCE
 
 
 # --- scopes of the engine (PEP 789) ---------------------------------------------------------------

@@ -19,7 +19,6 @@ from streamdec import (
     iter_chunks,
     wrap,
 )
-from streamdec.metrics import Hook, add_hook
 from tests.streams.engines import BoomError, Engine, Script, async_generator
 
 CONDITIONS = StopConditions(stop="\nUser:")
@@ -119,19 +118,5 @@ OPTIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("make", [wrap, iter_chunks])
 def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is for token ids"):
+    with pytest.raises(ValueError, match="are for token ids, but a TextStopDecoder reads text"):
         make([], decoder(), **{name: OPTIONS[name]})
-
-
-def test_hooks_are_not_called_for_text_without_tokens() -> None:
-    class Ends(Hook):
-        def stream_ended(self, event: Any) -> None:
-            events.append(event)
-
-    events: list[Any] = []
-    remove = add_hook(Ends())
-    try:
-        assert shown([*iter_chunks(["Hi"], decoder())]) == [("Hi", None), ("", "length")]
-    finally:
-        remove()
-    assert events == []

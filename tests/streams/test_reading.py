@@ -56,7 +56,7 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
 
 
 @pytest.mark.parametrize("first", [A, B, 4])
-@pytest.mark.parametrize("bad", [3.0, 2.0, True, 1.0])
+@pytest.mark.parametrize("bad", [3.0, True])
 async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> None:
     """In every state: idle, inside a stop, inside a character."""
     for _ in range(COLD_AND_WARM):
@@ -103,10 +103,7 @@ async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> 
     ids=["ids", "silent ids", "one list", "one silent list", "lists", "empty lists", "empty dicts"],
 )
 @pytest.mark.parametrize("is_plain", [False, True])
-@pytest.mark.parametrize("make", ["decoder", "stream"])
-async def test_other_tasks_run_every_256_tokens(
-    outputs: list[Any], is_plain: bool, make: str
-) -> None:
+async def test_other_tasks_run_every_256_tokens(outputs: list[Any], is_plain: bool) -> None:
     turns = 0
 
     async def other() -> None:
@@ -115,16 +112,12 @@ async def test_other_tasks_run_every_256_tokens(
             await checkpoint()
             turns += 1
 
-    conditions = StopConditions(stop="STOP")
-    machine = (
-        StopSequenceDecoder(TOKENIZER, conditions) if make == "decoder" else DecodeStream(TOKENIZER)
-    )
     async with anyio.create_task_group() as group:
         group.start_soon(other)
         await checkpoint()
         before = turns
         source = (output for output in outputs) if is_plain else async_generator(Script(outputs))
-        async for _ in wrap(source, machine):
+        async for _ in stream(source, TOKENIZER, stop="STOP"):
             pass
         size = sum(max(len(o), 1) if isinstance(o, (list, dict)) else 1 for o in outputs)
         assert 2 <= turns - before <= size // MAX_TOKENS_AT_ONCE + 1
@@ -188,14 +181,3 @@ async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> N
             await chunks.aclose()
         go_on.set()
     assert got == ["a", "b", ""]
-
-
-async def test_a_slow_reader_holds_the_engine_back() -> None:
-    """No output is requested before the reader needs it."""
-    engine = Engine([A] * 10)
-    chunks = stream(engine, TOKENIZER)
-    for count in range(1, 6):
-        await anext(chunks)
-        await checkpoint()
-        assert engine.pulls == count
-    await chunks.aclose()

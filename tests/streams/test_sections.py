@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import Chunk, DecoderPool, MockTokenizer, StopSequenceDecoder, iter_chunks, stream
+from streamdec import (
+    Chunk,
+    DecoderPool,
+    MockTokenizer,
+    StopSequenceDecoder,
+    iter_chunks,
+    stream,
+    wrap,
+)
 from streamdec.streams import DecoderOptions
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
@@ -28,11 +36,6 @@ def shown(chunks: Any) -> list[tuple[str | None, str]]:
     return [(chunk.section, chunk.text) for chunk in chunks if chunk.text]
 
 
-def test_a_traced_decoder_is_split_too() -> None:
-    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
-    assert shown(iter_chunks(IDS, Tracer(decoder))) == EXPECTED
-
-
 @pytest.mark.anyio
 async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
     closed = []
@@ -44,8 +47,9 @@ async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
         finally:
             closed.append(True)
 
-    async with stream(engine(), TOKENIZER, sections=SECTIONS) as chunks:
-        assert shown([chunk async for chunk in chunks]) == EXPECTED
+    tracer = Tracer(StopSequenceDecoder(TOKENIZER, sections=SECTIONS))
+    async with wrap(engine(), tracer) as traced:
+        assert shown([chunk async for chunk in traced]) == EXPECTED
     assert closed == [True]
     async with stream(engine(), TOKENIZER, sections=SECTIONS) as chunks:
         assert shown([await anext(chunks)]) == EXPECTED[:1]

@@ -339,6 +339,14 @@ def test_an_error_of_closing_does_not_replace_a_cancellation() -> None:
             await task
         with pytest.raises(OSError, match="cannot close"):
             await chunks.aclose()
+        waiting = stream(Broken(Log()), TOKENIZER)
+        reader = asyncio.ensure_future(anext(waiting))
+        await asyncio.sleep(0)
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        with pytest.raises(OSError, match="cannot close"):
+            await waiting.aclose()
 
     asyncio.run(main())
 
@@ -380,38 +388,6 @@ async def bare(log: Log) -> AsyncGenerator[int, None]:
             yield token_id
     finally:
         await log.clean_up()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("engine", [bare, Iterator])
-@pytest.mark.parametrize("lead", range(12))
-def test_two_readers_take_each_chunk_once(
-    backend: str, engine: Callable[[Log], Any], lead: int
-) -> None:
-    """A reader that finds the stream busy tries again."""
-
-    async def run() -> None:
-        log = Log()
-        chunks = stream(engine(log), TOKENIZER, stop="STOP", on_stop=log.on_stop)
-        texts: list[str] = []
-
-        async def read(delay: int) -> None:
-            await turns(delay)
-            while True:
-                try:
-                    texts.append((await anext(chunks)).text)
-                except (anyio.BusyResourceError, RuntimeError):
-                    await checkpoint()
-                except StopAsyncIteration:
-                    return
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read, 0)
-            group.start_soon(read, lead)
-        assert texts == ["a", "b", "c", ""]
-        assert (log.begun, log.done, log.stopped) == (1, 1, 1)
-
-    anyio.run(run, backend=backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -458,3 +434,24 @@ def test_the_end_of_an_event_loop_at_any_turn_closes_an_engine_that_is_left(
     kept: list[asyncio.Task[None]] = []
     asyncio.run(main())
     assert log.begun == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_interrupt_of_on_stop_is_raised_although_the_reader_is_cancelled(backend: str) -> None:
+    class InterruptError(BaseException):
+        pass
+
+    def on_stop() -> None:
+        raise InterruptError
+
+    async def main() -> None:
+        log = Log()
+        chunks = stream(Iterator(log), TOKENIZER, on_stop=on_stop)
+        await anext(chunks)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            with pytest.raises(InterruptError):
+                await chunks.aclose()
+        assert log.done == 1
+
+    anyio.run(main, backend=backend)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamdec import Chunk, DecoderPool, MockTokenizer, StopConditions
 from streamdec.chunks import chunk_before
-from streamdec.errors import UnknownRequestError
 from tests.streams.engines import BoomError
 
 TOKENS = [b"a", b"b", b"\xc3", b"\xa9", b"ST", b"OP"]
@@ -61,6 +60,7 @@ rounds_of_ids = st.lists(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*seem to be cumulative")  # drawn ids may repeat
 @given(rounds_of_ids, st.booleans())
 def test_a_sink_gets_the_chunks_that_step_would_return(
     rounds: Sequence[dict[str, Any]], return_token_ids: bool
@@ -93,16 +93,6 @@ def test_requests_without_a_sink_are_returned() -> None:
     pool.attach("a", None)
     assert pool.step({"a": B}) == {"a": Chunk("b")}
     assert sink.text == "a"
-
-
-@pytest.mark.parametrize("sink", ["text", 5])
-def test_a_sink_can_be_called(sink: Any) -> None:
-    pool = DecoderPool(TOKENIZER)
-    pool.add("a")
-    with pytest.raises(TypeError, match="a sink must be callable with a chunk, got"):
-        pool.attach("a", sink)
-    with pytest.raises(UnknownRequestError):
-        pool.attach("b", print)
 
 
 # --- a sink that raises ---------------------------------------------------------------------------

@@ -355,7 +355,7 @@ class StopReasonRaises(Late):
 
 
 class Flooding(Late):
-    """A million letters for each call."""
+    """A hundred thousand letters for each call."""
 
     def step(self, token_ids: list[int]) -> str:
-        return "x" * 1_000_000
+        return "x" * 100_000

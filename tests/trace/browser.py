@@ -36,12 +36,7 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, path: Path, *, dark: bool = False, size: tuple[int, int] = (1280, 860)) -> None:
-        width, height = size
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    def open(self, path: Path) -> None:
         self.driver.get(path.as_uri())
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -73,9 +68,8 @@ class Browser:
 
     def asked_for(self) -> list[str]:
         """The addresses that were asked for since the last call."""
-        events = [
-            json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")
-        ]
+        entries = self.driver.get_log("performance")
+        events = [json.loads(entry["message"])["message"] for entry in entries]
         return [
             event["params"]["request"]["url"]
             for event in events
@@ -91,7 +85,7 @@ def browser() -> Iterator[Browser]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = _found(CHROMIUMS) or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+    for argument in ("--headless=new", "--no-sandbox", "--window-size=1280,860"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(_found(DRIVERS)))

@@ -1,10 +1,9 @@
-"""The page in a real browser: stepping, the panel, what is drawn across tokens, light and dark."""
+"""The page in a real browser: stepping, the panel, and what is drawn across tokens."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -179,64 +178,6 @@ def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path
     check_quiet(chromium)
 
 
-def test_the_page_is_readable_in_light_and_dark(chromium: Browser, tmp_path: Path) -> None:
-    path = page_of(trace_of(), tmp_path)
-    colours = (
-        "const style = (name) => getComputedStyle(document.querySelector(name));"
-        "return [style('.sd-panel').color, style('.sd-panel').backgroundColor,"
-        " style('.sd-legend').color, style('.sd-top').backgroundColor,"
-        " style('.sd-outcome').color, style('.sd-outcome').backgroundColor,"
-        " style('.sd-token.sd-held .sd-label').color, style('.sd-token.sd-held').backgroundColor,"
-        " style('.sd-token.sd-jailed .sd-label').color,"
-        " style('.sd-token.sd-jailed').backgroundColor,"
-        " style('.sd-token.sd-stop .sd-label').color, style('.sd-token.sd-stop').backgroundColor,"
-        " style('.sd-id').color, style('.sd-token.sd-out').backgroundColor]"
-    )
-    shown = []
-    for dark in (False, True):
-        chromium.open(path, dark=dark)
-        found = chromium.run(colours)
-        shown.append(found)
-        for ink, ground in zip(found[::2], found[1::2], strict=True):
-            assert contrast(ink, ground) >= 4.5, (dark, ink, ground)
-    assert all(one != other for one, other in zip(*shown, strict=True))
-    chromium.driver.find_element("id", "theme").click()  # from dark to light
-    assert chromium.run(colours) == shown[0]
-    check_quiet(chromium)
-
-
-def contrast(one: str, other: str) -> float:
-    """As WCAG 2.2 defines it, of colours as ``rgb(1, 2, 3)``."""
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def test_on_a_phone_nothing_sticks_out(chromium: Browser, tmp_path: Path) -> None:
-    chromium.open(page_of(trace_of(200, group=3), tmp_path), size=(390, 780))
-    assert chromium.run("return document.documentElement.scrollWidth") == 390
-    assert chromium.run("return document.querySelector('.sd-score').scrollWidth") <= 390
-    labels, cut = chromium.run(
-        """
-        const all = [...document.querySelectorAll(".sd-row .sd-gutter")];
-        const cut = all.filter((each) => each.scrollWidth > each.clientWidth);
-        return [[...new Set(all.map((each) => each.textContent))], cut.length];
-        """
-    )
-    assert {"token", "character", "jailed", "output"} >= {*labels} >= {"token", "output"}
-    assert cut == 0
-    chromium.press(END, LEFT)
-    assert chromium.fields()["chunk"] == "69, of 3 tokens"
-    chromium.press(END)
-    assert chromium.fields()["chunk"] == "70"
-    check_quiet(chromium)
-
-
 # --- what spans tokens ----------------------------------------------------------------------------
 
 
@@ -293,28 +234,6 @@ def test_every_token_of_random_streams_is_explained(chromium: Browser, tmp_path:
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1600, 1280, 900, 620, 360])
-def test_nothing_is_cut_off_at_any_width(chromium: Browser, tmp_path: Path, width: int) -> None:
-    chromium.open(page_of(trace_of(200), tmp_path), size=(width, 900))
-    beyond = chromium.run(
-        """
-        const all = (name) => [...document.querySelectorAll(name)];
-        const right = (element) => element.getBoundingClientRect().right;
-        const score = document.querySelector(".sd-score");
-        const edge = score.getBoundingClientRect().left + score.clientWidth;
-        const drawn = all(".sd-token, .sd-span, .sd-outcome"), words = all(".sd-small");
-        return [
-          drawn.length,
-          drawn.filter((each) => right(each) > edge).length,
-          words.filter((each) => right(each) > right(each.parentElement)).length,
-          document.documentElement.scrollWidth - innerWidth,
-        ];
-        """
-    )
-    assert beyond[0] > 20
-    assert beyond[1:] == [0, 0, 0]
-
-
 def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(page_of(stopped([]), tmp_path))
     assert chromium.run("return document.querySelector('.sd-nothing').checkVisibility()")
@@ -334,25 +253,3 @@ def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_pa
     assert chromium.run("return document.body.textContent.length") < 40_000_000
     assert chromium.run("return document.querySelector('main').textContent.length") < 60_000
     check_quiet(chromium)
-
-
-# --- for everybody --------------------------------------------------------------------------------
-
-
-def test_a_screen_reader_gets_the_selected_token(page: Browser) -> None:
-    tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-    named = [
-        (node["role"]["value"], node.get("name", {}).get("value", ""))
-        for node in tree
-        if not node.get("ignored")
-    ]
-    roles = [role for role, _ in named]
-    assert roles.count("option") == 19
-    assert ("option", "token 4, 89") in named
-    assert ("listbox", "Tokens. Arrow keys step, Home and End go to the first and last.") in named
-    for role, name in named:
-        if role in ("button", "option", "searchbox", "listbox", "complementary", "heading"):
-            assert name, role
-    why = page.run("return document.querySelector('.sd-why')")
-    page.press(RIGHT, RIGHT)
-    assert page.run("return document.querySelector('.sd-why')") == why  # or nothing is read aloud

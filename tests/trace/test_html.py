@@ -82,10 +82,3 @@ def test_the_page_has_a_head_with_the_verdict_and_the_options() -> None:
     tracer = Tracer(DecodeStream(MockTokenizer(), [1]))
     assert "the stream began after a prompt" in html_page(tracer.trace())
     assert "not compared: the stream continues" in html_page(tracer.trace())
-
-
-def test_forty_thousand_tokens_are_at_most_20_megabytes() -> None:
-    trace = trace_of()
-    one = len(html_page(trace)) - len(html_page(replace(trace, tokens=())))
-    assert len(html_page(replace(trace, tokens=()))) < 80_000
-    assert one / len(trace.tokens) * 40_000 < 20_000_000

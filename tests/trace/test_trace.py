@@ -116,21 +116,6 @@ def test_the_verdict_names_the_first_token_that_differs() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"clean_up_tokenization_spaces": True}, "clean_up_tokenization_spaces=True"),
-        ({"unknown_ids": "replace"}, "unknown_ids='replace'"),
-    ],
-)
-def test_unknown_ids_are_not_compared(options: dict[str, Any], told: str) -> None:
-    tracer = Tracer(DecodeStream(tokenizer(), **options))
-    tracer.flush()
-    verdict = tracer.trace().verdict
-    assert verdict.equal is None
-    assert verdict.reason == f"{told}, which decode() does not have"
-
-
 def test_an_unknown_prompt_is_reported() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [8]))
     assert tracer.step(9) == "é"
@@ -149,11 +134,6 @@ def test_a_trace_may_begin_in_the_middle() -> None:
         trace = tracer.trace()
         assert [(token.text, token.position) for token in trace.tokens] == [("", 1), ("\né", 1)]
         assert trace.verdict == Verdict(None, reason="the ids before the trace are not known")
-
-
-def test_only_a_decoder_can_be_traced() -> None:
-    with pytest.raises(TypeError, match="not MockTokenizer"):
-        Tracer(tokenizer())  # type: ignore[type-var]
 
 
 def test_lines_leave_out_default_values() -> None:
@@ -246,9 +226,6 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
             expected = [chunk for chunk, group in enumerate(ids) for _ in group]
             assert [token.chunk for token in trace.tokens] == expected[: len(trace.tokens)]
         assert trace.finish_reason == finish_reason
-
-
-# --- no text of users -----------------------------------------------------------------------------
 
 
 # --- the verdict on runs of bytes -----------------------------------------------------------------

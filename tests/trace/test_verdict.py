@@ -94,6 +94,13 @@ def test_a_decode_that_raises_gives_no_verdict() -> None:
     assert trace.verdict == Verdict(None, reason="decode() raised RuntimeError: Hi you: no")
 
 
+def test_text_that_decode_does_not_clean_up_is_not_compared() -> None:
+    tracer = Tracer(DecodeStream(tokenizer(), clean_up_tokenization_spaces=True))
+    tracer.flush()
+    told = "clean_up_tokenization_spaces=True, which decode() does not have"
+    assert tracer.trace().verdict == Verdict(None, reason=told)
+
+
 # --- no -------------------------------------------------------------------------------------------
 
 Breaking = Callable[[TokenRecord], TokenRecord]
