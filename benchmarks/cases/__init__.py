@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from benchmarks.cases.answers import ANSWERS, IMPORTS, ROUNDS
 from benchmarks.cases.frontend import FRONTEND
-from benchmarks.cases.peers import PEERS
 from benchmarks.cases.streams import COLD, GROWTH, IDS, LONE, MEMORY, STEPS
 
 __all__ = ["CASES"]
@@ -20,5 +19,4 @@ CASES = (
     *LONE,
     *MEMORY,
     *FRONTEND,
-    *PEERS,
 )

@@ -1,18 +1,16 @@
 """Encoders: streamdec with fastokens and without, and the library ``tokenizers``.
 
-Encoders use all cores, so these times are wall time. No encoder gets a text twice.
+Rows that use threads have wall time, the others CPU time. No encoder gets a text twice.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import count
 from time import perf_counter_ns, process_time_ns
 from typing import Any
-
-import anyio
 
 from benchmarks import texts
 from benchmarks.runner import Case, Effort, Make, Work, timed
@@ -86,42 +84,12 @@ def _at_once(encode: Callable[[Sequence[str]], Any], batch: list[str]) -> None:
     encode(batch)
 
 
-def _concurrently(encode: Callable[[Sequence[str]], Any], batch: list[str]) -> None:
-    """Encode each text in a task of its own, which uses a worker thread."""
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            for text in batch:
-                group.start_soon(partial(anyio.to_thread.run_sync, encode, [text]))
-
-    anyio.run(main)
-
-
 def _in_threads(threads: int) -> Run:
     def run(encode: Callable[[Sequence[str]], Any], batch: list[str]) -> None:
-        _share([partial(encode, [text]) for text in batch], threads)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(encode, [[text] for text in batch]))
 
     return run
-
-
-def _share(jobs: Sequence[Callable[[], object]], threads: int) -> None:
-    """Run each job once, in ``threads`` threads. Raise the first error of a thread."""
-    left, errors = iter(jobs), list[BaseException]()
-
-    def work() -> None:
-        try:
-            for job in left:
-                job()
-        except BaseException as error:  # noqa: BLE001 (raised below)
-            errors.append(error)
-
-    running = [threading.Thread(target=work) for _ in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -143,7 +111,6 @@ def _encoders(group: str, tokens: int, number: int, each: Run) -> list[Case]:
 FRONTEND = [
     *_encoders("encode 2,048 tokens", 2_048, 1, _at_once),
     *_encoders("a batch of 8", 512, 8, _at_once),
-    *_encoders("16 texts at once", 512, 16, _concurrently),
     *(
         case
         for threads in (1, 2)

@@ -1,7 +1,7 @@
-"""The peers: other engines and libraries that decode the same ids, measured beside streamdec.
+"""The peers: other engines and libraries that decode the same ids.
 
-    python -m benchmarks.peers FOLDER         installs them (about 700 MB)
-    python -m benchmarks --peers FOLDER       measures them with all other cases
+    python -m benchmarks.peers FOLDER                 installs them (about 700 MB)
+    python -m benchmarks.peers.differences FOLDER     prints their text beside that of streamdec
 
 The code of the peers is read from their published wheels at run time, and not copied. Only the
 definitions that turn ids into text are run. Stand-ins replace the rest of an engine: there is no

@@ -20,7 +20,6 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from benchmarks.peers.hf import HfStreamer
 from benchmarks.peers.kit import Kit
 from benchmarks.peers.mlx_lm import MlxNaive, MlxOwn
-from benchmarks.peers.peer import Peer
 from benchmarks.peers.sglang import Sglang
 from benchmarks.peers.vllm import VllmFast, VllmSlow
 from benchmarks.subjects import Subject
@@ -76,7 +75,7 @@ def _ids(parts: Iterable[Part]) -> list[int]:
     ]
 
 
-class _Library(Peer):
+class _Library:
     """``DecodeStream`` of tokenizers."""
 
     name = "tokenizers DecodeStream"
@@ -93,10 +92,6 @@ class _Library(Peer):
 
     def last(self, stream: Any, token_id: int) -> str:
         return self.step(stream, token_id)
-
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        for token_id in token_ids:
-            self.step(stream, token_id)
 
 
 class _Ours(_Library):
@@ -127,7 +122,7 @@ MAKERS: Sequence[Any] = (_Ours, _Library, VllmFast, VllmSlow, Sglang, MlxOwn, Ml
 MATCHERS: Sequence[Any] = (_Ours, VllmFast, Sglang)
 
 
-def _texts(peer: Peer, ids: Sequence[int], prompt: list[int]) -> list[str]:
+def _texts(peer: Any, ids: Sequence[int], prompt: list[int]) -> list[str]:
     """Return the text of each token, after a prompt if the peer accepts one."""
     if isinstance(peer, VllmFast | VllmSlow):
         peer._request.prompt_token_ids = prompt
@@ -135,7 +130,7 @@ def _texts(peer: Peer, ids: Sequence[int], prompt: list[int]) -> list[str]:
         peer.prompt = prompt
     stream = peer.open()
     if isinstance(peer, Sglang):
-        stream.requests[0].origin_input_ids_unpadded = array("q", prompt)
+        stream.origin_input_ids_unpadded = array("q", prompt)
     return [*(peer.step(stream, each) for each in ids[:-1]), peer.last(stream, ids[-1])]
 
 
@@ -157,7 +152,7 @@ def lines(folder: Path) -> Iterator[str]:
             yield f"    {peer.name:34}{[round(_time(peer, size), 1) for size in RUNS]}"
 
 
-def _time(peer: Peer, size: int) -> float:
+def _time(peer: Any, size: int) -> float:
     stream = peer.open()
     start = time.process_time()
     for _ in range(size):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.kit import Kit, PeerMissingError
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.kit import Kit
 from benchmarks.subjects import Subject
 
 __all__ = ["HfStreamer"]
@@ -24,15 +23,12 @@ class _Ids:
         return self.ids
 
 
-class HfStreamer(Peer):
+class HfStreamer:
     """``TextIteratorStreamer``: ``put`` and the next text of each token. It outputs words."""
 
     name = "transformers TextIteratorStreamer"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("transformers' streamers match no stop strings")
         self._class = kit.transformers.TextIteratorStreamer
         self._tokenizer = kit.tokenizer(subject.path)
 
@@ -50,10 +46,3 @@ class HfStreamer(Peer):
         text = self.step(stream, token_id)
         stream.end()
         return text + "".join(stream)
-
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        ids, put = _Ids(), stream.put
-        for token_id in token_ids:
-            ids.ids = [token_id]
-            put(ids)
-            next(stream)

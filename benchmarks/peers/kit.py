@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-import gc
 import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from streamdec.locks import cached_property
 
-__all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"]
+__all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "definitions"]
 
 COMMAND = "python -m benchmarks.peers"
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "mlx-lm": "0.32.2"}
@@ -26,93 +23,46 @@ SITE = "site"
 _IMPORTED = {*sys.stdlib_module_names, "tokenizers"} - {"__future__"}
 
 
-class PeerMissingError(Exception):
-    """A peer is missing, has unexpected code, or does not support a case."""
-
-
 class Kit:
     """A folder with the peers, as ``python -m benchmarks.peers FOLDER`` fills it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._tokenizers: dict[Path, Any] = {}
-        self._defined: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
 
     def wheel(self, package: str) -> Path:
         """The wheel of ``package``; the last by name if there are several."""
         found = sorted(self.folder.glob(f"{package.replace('-', '_')}-*.whl"))
         if not found:
-            raise self._missing(package)
+            raise FileNotFoundError(f"no wheel of {package}; to fetch it: {COMMAND} FOLDER")
         return found[-1]
-
-    def _missing(self, package: str) -> PeerMissingError:
-        return PeerMissingError(f"{package} is not in the folder; to fetch it: {COMMAND} FOLDER")
 
     def definitions(
         self, package: str, path: str, names: Iterable[str], **given: Any
     ) -> dict[str, Any]:
-        """Return the names that ``path`` in a wheel defines, run once. See :func:`definitions`."""
-        key = package, path, (*names,)
-        if key not in self._defined:
-            self._defined[key] = self._run(self.wheel(package), path, key[2], given)
-        return self._defined[key]
-
-    def _run(
-        self, wheel: Path, path: str, names: Iterable[str], given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        try:
-            with ZipFile(wheel) as archive:
-                source = archive.read(path).decode()
-            return definitions(source, names, given)
-        except (KeyError, SyntaxError, BadZipFile) as error:
-            raise PeerMissingError(f"{wheel.name} is another than known here: {error}") from None
+        """Return the names that ``path`` in a wheel defines. See :func:`definitions`."""
+        with ZipFile(self.wheel(package)) as archive:
+            source = archive.read(path).decode()
+        return definitions(source, names, given)
 
     # --- transformers, which is installed and not read
 
     @cached_property
     def transformers(self) -> Any:
         """Return the module ``transformers``, from the environment or else from the folder."""
-        site = str(self.folder / SITE)
-        if site not in sys.path:
-            sys.path.append(site)
-        try:
-            module = importlib.import_module("transformers")
-        except ImportError:
-            raise self._missing("transformers") from None
+        sys.path.append(str(self.folder / SITE))
+        module = importlib.import_module("transformers")
         module.logging.set_verbosity_error()
-        # It would import torch in the middle of a text.
-        with suppress(ImportError):
-            importlib.import_module("torch")
-        # Both are large: no later collection shall go through them while something is timed.
-        gc.collect()
-        gc.freeze()
         return module
 
     def tokenizer(self, path: Path) -> Any:
         """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
-        if path not in self._tokenizers:
-            self._tokenizers[path] = self.load_tokenizer(path)
-        return self._tokenizers[path]
-
-    def load_tokenizer(self, path: Path) -> Any:
-        """Load the same tokenizer again."""
         return self.transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
 
     @property
     def versions(self) -> dict[str, str]:
         """Return the versions in the folder, or in the environment."""
-        known = {name: self._version(name) for name in (*WHEELS, "transformers")}
-        return {name: version for name, version in known.items() if version}
-
-    def _version(self, package: str) -> str | None:
-        if package in WHEELS:
-            try:
-                return self.wheel(package).name.split("-")[1]
-            except PeerMissingError:
-                return None
-        path = [*sys.path, str(self.folder / SITE)]
-        found = metadata.distributions(name=package, path=path)
-        return next((each.version for each in found), None)
+        known = {name: self.wheel(name).name.split("-")[1] for name in WHEELS}
+        return {**known, "transformers": self.transformers.__version__}
 
 
 def definitions(

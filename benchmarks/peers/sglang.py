@@ -10,13 +10,12 @@ from array import array
 from collections.abc import Sequence
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
-from benchmarks.peers.kit import Kit, PeerMissingError
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.kit import Kit
 from benchmarks.subjects import Subject
 
-__all__ = ["Sglang", "SglangBatch"]
+__all__ = ["Sglang"]
 
 _DETOKENIZER = "sglang/srt/managers/detokenizer_manager.py"
 _DECODING = (
@@ -40,36 +39,21 @@ _LOOKING = (
     "Req.tail_str",
 )
 _TOOLS = ("_is_chinese_char", "find_printable_text")
-_LIMITS = "sglang/srt/sampling/sampling_params.py"
-_LENGTH = {"type": "length"}
 
 
-class Stream(NamedTuple):
-    """The number of requests of one batch."""
-
-    requests: list[Any]
-
-
-class Sglang(Peer):
-    """One request in the batch."""
+class Sglang:
+    """One request in the batch, which is the stream."""
 
     name = "SGLang, batch of 1"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        most = kit.definitions("sglang", _LIMITS, ["MAX_STOP_COUNT"])["MAX_STOP_COUNT"]
-        if len(stops) > most:
-            raise PeerMissingError(f"SGLang takes {most} stop strings at the most")
         tokenizer = self._tokenizer = kit.tokenizer(subject.path)
         self._request = kit.definitions("sglang", _REQUEST, _LOOKING)["Req"]
         self._parameters = _parameters(tokenizer, stops)
         self._manager = _manager(kit, tokenizer)
         self._numbers = count()
 
-    def open(self) -> Stream:
-        return Stream([self._open() for _ in range(self.streams)])
-
-    def _open(self) -> Any:
+    def open(self) -> Any:
         request = self._request()
         vars(request).update(
             rid=str(next(self._numbers)),
@@ -85,53 +69,32 @@ class Sglang(Peer):
         )
         return request
 
-    def step(self, stream: Stream, token_id: int) -> str:
-        return "".join(self._step(stream, token_id)[:1])
+    def step(self, stream: Any, token_id: int) -> str:
+        return self._step(stream, token_id)
 
-    def last(self, stream: Stream, token_id: int) -> str:
-        return "".join(self._step(stream, token_id, _LENGTH)[:1])
+    def last(self, stream: Any, token_id: int) -> str:
+        return self._step(stream, token_id, {"type": "length"})
 
-    def drive(self, stream: Stream, token_ids: Sequence[int]) -> None:
-        for token_id in token_ids:
-            self._step(stream, token_id)
-
-    def _step(self, stream: Stream, token_id: int, reason: Any = None) -> list[str]:
-        """Run one step of the engine: each request gets the token, the ready ones are decoded."""
-        speaking = []
-        for request in stream.requests:
-            request.output_ids.append(token_id)
-            request._check_str_based_finish(1)
-            if reason or not request.check_match_stop_str_prefix():
-                speaking.append(request)
-        if not speaking:
-            return []
-        all_ids, offsets = [], []
-        for request in speaking:
-            ids, offset = request.init_incremental_detokenize()
-            all_ids.append(ids[request.send_decode_id_offset :])
-            request.send_decode_id_offset = len(ids)
-            offsets.append(offset)
-        size = len(speaking)
+    def _step(self, request: Any, token_id: int, reason: Any = None) -> str:
+        """Run one step of the engine: the request gets the token, and is decoded if it is ready."""
+        request.output_ids.append(token_id)
+        request._check_str_based_finish(1)
+        if not reason and request.check_match_stop_str_prefix():
+            return ""
+        ids, offset = request.init_incremental_detokenize()
         batch = SimpleNamespace(
-            rids=[request.rid for request in speaking],
-            decoded_texts=[""] * size,
-            decode_ids=all_ids,
-            read_offsets=offsets,
-            finished_reasons=[reason] * size,
-            no_stop_trim=[False] * size,
-            skip_special_tokens=[True] * size,
-            spaces_between_special_tokens=[True] * size,
+            rids=[request.rid],
+            decoded_texts=[""],
+            decode_ids=[ids[request.send_decode_id_offset :]],
+            read_offsets=[offset],
+            finished_reasons=[reason],
+            no_stop_trim=[False],
+            skip_special_tokens=[True],
+            spaces_between_special_tokens=[True],
         )
-        texts: list[str] = self._manager._decode_batch_token_id_output(batch)
-        return texts
-
-
-class SglangBatch(Sglang):
-    """32 requests with the same ids: the time of one token of one request."""
-
-    name = "SGLang, batch of 32"
-    tokens = 256
-    streams = 32
+        request.send_decode_id_offset = len(ids)
+        [text] = self._manager._decode_batch_token_id_output(batch)
+        return str(text)
 
 
 def _parameters(tokenizer: Any, stops: Sequence[str]) -> Any:

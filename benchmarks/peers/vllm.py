@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.peers.kit import Kit
-from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
 __all__ = ["VllmFast", "VllmSlow"]
@@ -30,7 +29,7 @@ _WINDOW = (
 )
 
 
-class _Vllm(Peer):
+class _Vllm:
     """Both detokenizers. The stream is the detokenizer."""
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
@@ -66,12 +65,6 @@ class _Vllm(Peer):
         text: str = stream.get_next_output_text(True, True)
         return text
 
-    def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
-        update, text = stream.update, stream.get_next_output_text
-        for token_id in token_ids:
-            update([token_id], False)
-            text(False, True)
-
 
 class VllmFast(_Vllm):
     """The fast one, which uses the library's ``DecodeStream``."""
@@ -88,7 +81,6 @@ class VllmSlow(_Vllm):
     """The slow one in Python, for tokenizers without a fast version."""
 
     name = "vLLM Slow"
-    tokens = 512
 
     def _parts(self, kit: Kit, subject: Subject) -> tuple[Any, Any]:
         window = kit.definitions("vllm", _UTILITIES, _WINDOW)
