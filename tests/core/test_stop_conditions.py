@@ -197,6 +197,11 @@ def test_neither_order_nor_repetition_matters(given: dict[str, Any], chance: ran
 # --- immutable
 
 
+def test_conditions_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        StopConditions("a").stop = ("b",)  # type: ignore[misc]
+
+
 def test_dataclasses_replace_checks_the_new_conditions() -> None:
     made = StopConditions("a", max_tokens=3)
     assert dataclasses.replace(made, ignore_eos=True) == StopConditions(
