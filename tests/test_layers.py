@@ -6,7 +6,6 @@ A module may import modules of lower layers, and modules of its own package, wit
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -246,45 +245,3 @@ def test_the_page_on_the_design_shows_the_layers() -> None:
 )
 def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: str) -> None:
     assert any(fault in found for found in faults_of(sources))
-
-
-def test_every_module_has_a_docstring() -> None:
-    silent = [
-        name for name, source in read_sources().items() if not ast.get_docstring(tree_of(source))
-    ]
-    assert silent == []
-
-
-ALONE = """
-import importlib, pkgutil, sys
-
-NOUNS = {nouns!r}
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        top, own = name.partition(".")[0], ".".join(name.split(".")[:2])
-        if top in sys.stdlib_module_names or own in ("streamdec", "streamdec.core", *NOUNS):
-            return None
-        raise ImportError(name)
-
-sys.meta_path.insert(0, Blocked())
-import streamdec.core
-for module in pkgutil.walk_packages(streamdec.core.__path__, "streamdec.core."):
-    importlib.import_module(module.name)
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-
-class Letters:
-    def decode(self, ids, *, skip_special_tokens=True):
-        return "".join(map(chr, ids))
-
-decoder = StopSequenceDecoder(Letters(), stop="d")
-print(decoder.feed([*b"abcdef"]).text)
-"""
-
-
-def test_the_core_works_with_the_standard_library_alone() -> None:
-    """It needs only itself and the plain modules beside it: chunks, errors, protocols, hooks."""
-    code = ALONE.format(nouns=NOUNS)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "abc\n"), done.stderr
