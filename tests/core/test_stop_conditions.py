@@ -44,6 +44,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
         "ignore_eos": st.booleans(),
         "eos_token_ids": st.lists(ids, max_size=4),
         "ignore_stops_between": pairs,
+        "stop_regex": st.permutations(["ab", "a|b", "c{2}"]).map(tuple),  # their order matters
     }
     return draw(st.fixed_dictionaries({}, optional=optional))
 
