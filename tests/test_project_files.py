@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from streamdec import DecodeStream, MockTokenizer
 from streamdec.testing import BugCase
@@ -25,16 +24,6 @@ TEMPLATE = ROOT / ".github" / "ISSUE_TEMPLATE" / "wrong-text.yml"
 
 
 # --- versions -------------------------------------------------------------------------------------
-
-
-def test_the_citation_is_of_this_version_and_licence() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    project = PROJECT["project"]
-    assert citation["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= citation.keys()
-    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
-    assert citation["authors"] == project["authors"]
-    assert citation["title"].startswith(project["name"])
 
 
 def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import random
 import tracemalloc
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import streamdec
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
@@ -199,20 +196,6 @@ def test_a_stop_that_nearly_matches_after_a_release() -> None:
     assert (text + last.text, last.stop_reason) == ("x " + "a" * 198, "aab")
 
 
-@pytest.mark.parametrize("begun", [LEAD, STOP])
-def test_random_ids_without_bytes_in_a_windowed_stream(begun: int) -> None:
-    """Inside a stop each changes the window, so all are kept. The snapshot is accepted."""
-    tokenizer, rng = Bare(tokenizer_of()), random.Random(0)
-    stream = StopSequenceDecoder(tokenizer, **USER)
-    stream.feed([A, begun])
-    for _ in range(300):
-        stream.step(rng.choice(SILENT))
-        assert len(stream._since) <= (MOST if begun == LEAD else MOST_WINDOWED)
-    twin = StopSequenceDecoder.restore(tokenizer, stream.snapshot())
-    assert twin.num_pending_tokens == stream.num_pending_tokens
-    assert twin.feed([MIDDLE, LAST, A]) == stream.feed([MIDDLE, LAST, A])
-
-
 @pytest.mark.parametrize("size", [9, 40, 200])
 @pytest.mark.parametrize("spans", [False, True])
 def test_a_long_run_of_bytes_keeps_its_text(size: int, spans: bool) -> None:
@@ -225,24 +208,6 @@ def test_a_long_run_of_bytes_keeps_its_text(size: int, spans: bool) -> None:
         found = stream.take_spans()
         assert found == twin.take_spans()
         assert [span.start for span in found] == [each // 2 for each in range(2 * size)] + [size]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", [*GROWING][:7])
-def test_memory_is_flat_to_a_million_tokens(name: str) -> None:
-    decoder = StopSequenceDecoder(tokenizer_of(), **USER)
-    ids = GROWING[name].ids * 1_000
-    decoder.feed(ids)
-    gc.collect()
-    tracemalloc.start()
-    for _ in range(333):
-        decoder.feed(ids)
-        assert len(decoder._since) <= MOST
-    gc.collect()
-    ours = tracemalloc.Filter(True, f"{Path(streamdec.__file__).parent}/*")
-    taken = tracemalloc.take_snapshot().filter_traces([ours]).statistics("lineno")
-    tracemalloc.stop()
-    assert sum(line.size for line in taken) < 1_500, taken
 
 
 @pytest.mark.parametrize("place", [0, 5, 7])
