@@ -486,6 +486,16 @@ def ending(stream: DecodeStream) -> str | None:
         return None
 
 
+def taken(subject: Subject, token_ids: Sequence[int]) -> list[int]:
+    """The ids that the windowed route does not reject, in a stream of these ids."""
+    stream, found = stream_of(subject), []
+    for token_id in token_ids:
+        with suppress(*REFUSALS):
+            stream.step(token_id)
+            found.append(token_id)
+    return found
+
+
 def refusals(
     subject: Subject, prompt: Sequence[int], token_ids: Sequence[int], **options: Any
 ) -> list[int]:

@@ -21,7 +21,6 @@ import functools
 import itertools
 import json
 import logging
-import multiprocessing
 import random
 import re
 import sys
@@ -1210,20 +1209,10 @@ def draw_plan(rng: random.Random, situation: Situation) -> Plan:
     )
 
 
-class Difference(NamedTuple):
-    """Where ``StopSequenceDecoder`` and the model part."""
-
-    where: str
-    ours: object
-    laws: object
-
-
-class DifferenceError(Exception):
-    """A difference, on its way out of a run."""
-
-    def __init__(self, where: str, ours: object, laws: object) -> None:
-        super().__init__(where)
-        self.difference = Difference(where, ours, laws)
+def expect(where: str, ours: object, laws: object) -> None:
+    """Raises AssertionError if ``StopSequenceDecoder`` and the model part."""
+    if ours != laws:
+        raise AssertionError(f"{where}\n  streamdec: {ours}\n  laws:      {laws}")
 
 
 @functools.lru_cache(64)
@@ -1274,9 +1263,8 @@ class Run:
         return self.chunks[-1].stop_reason if self.chunks else None
 
     def check(self, count: int, flush: str | None = None) -> None:
-        seen, expected = self.seen(), self.model.after(count, flush=flush)
-        if seen != expected:
-            raise DifferenceError(f"{self.name}, after {count} operations", seen, expected)
+        expected = self.model.after(count, flush=flush)
+        expect(f"{self.name}, after {count} operations", self.seen(), expected)
 
     def go(self, place: int, plan: Plan, groups: Iterable[int] = ()) -> None:
         """Takes the operations from ``place`` on, some ids at once, and flushes."""
@@ -1327,21 +1315,18 @@ class Run:
             return taken + 1
         self.chunks.append(chunk)
         taken = self.decoder.num_tokens - before
-        if any(self.model.raises(place + each) for each in range(taken)):
-            raise DifferenceError(f"{self.name}, an unknown id in {ids}", chunk, TokenIdError)
-        if chunk.unread_tokens != len(ids) - taken:
-            raise DifferenceError(f"{self.name}, unread", chunk.unread_tokens, len(ids) - taken)
+        raises = any(self.model.raises(place + each) for each in range(taken))
+        expect(f"{self.name}, an error for an id of {ids}", False, raises)
+        expect(f"{self.name}, unread", chunk.unread_tokens, len(ids) - taken)
         return len(ids)
 
     def expect_finished(self) -> None:
         chunk = self.decoder.flush()
         told = (chunk.text, chunk.finish_reason, chunk.stop_reason)
         expected = ("", self.decoder.finish_reason, self.stop_reason)
-        if told != expected:
-            raise DifferenceError(f"{self.name}, flush after the finish", told, expected)
+        expect(f"{self.name}, flush after the finish", told, expected)
         with contextlib.suppress(FinishedError):
-            given = self.decoder.step(0)
-            raise DifferenceError(f"{self.name}, a step after the finish", given, FinishedError)
+            expect(f"{self.name}, a step after the finish", self.decoder.step(0), FinishedError)
 
     def flush(self) -> None:
         """Flushes if the situation says so."""
@@ -1351,16 +1336,8 @@ class Run:
             self.check(len(self.model.situation.operations), reason)
 
 
-def compare(situation: Situation, plan: Plan) -> Difference | None:
-    """Runs ``StopSequenceDecoder`` on a situation; its first difference from the model."""
-    try:
-        _compare(situation, plan)
-    except DifferenceError as error:
-        return error.difference
-    return None
-
-
-def _compare(situation: Situation, plan: Plan) -> None:
+def compare(situation: Situation, plan: Plan) -> None:
+    """Runs ``StopSequenceDecoder`` on a situation, and compares it with the model."""
     model = Model(situation)
     tokenizer = tokenizer_of(situation.tokens, situation.special_ids, situation.decoder)
     run = Run(model, decoder_of(situation, tokenizer), "first run")
@@ -1373,139 +1350,38 @@ def _compare(situation: Situation, plan: Plan) -> None:
         again.go(0, Plan(), plan.groups)
 
 
-# --- making a difference small --------------------------------------------------------------------
-
-Case = tuple[Situation, Plan]
-
-
-def smaller_cases(case: Case) -> Iterator[Case]:
-    """Cases that are a little smaller than ``case``."""
-    situation, plan = case
-    for each in fields(plan):
-        if getattr(plan, each.name) is not None:
-            yield situation, replace(plan, **{each.name: None})
-    if situation.sections:
-        yield replace(situation, sections=(), starts_inside=None), plan
-    for changed in smaller_fields(situation, ("tokens", "special_ids", "decoder", "conditions")):
-        yield replace(situation, **changed), plan
-    for changed in smaller_fields(situation.conditions):
-        yield replace(situation, conditions=replace(situation.conditions, **changed)), plan
-
-
-def smaller_fields(whole: Any, fixed: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """Values for one field: the default; a part of a tuple; a tuple with a shorter text."""
-    for each in fields(whole):
-        value, default = getattr(whole, each.name), each.default
-        if each.name in fixed or value == default:
-            continue
-        values = [default]
-        if isinstance(value, tuple):
-            size = len(value)
-            cuts = [(i, i + n) for n in (4, 2, 1) for i in range(size - n + 1) if n < size]
-            values += [value[:first] + value[last:] for first, last in cuts]
-            values += [
-                (*value[:i], shorter, *value[i + 1 :])
-                for i, part in enumerate(value)
-                if type(part) is str
-                for shorter in (part[1:], part[:-1])
-                if shorter
-            ]
-        yield from ({each.name: smaller} for smaller in values)
-
-
-def smallest(case: Case) -> tuple[Case, Difference]:
-    """The smallest case that dropping parts of ``case`` one by one leads to."""
-    found = difference_of(case)
-    assert found is not None
-    while True:
-        for smaller in smaller_cases(case):
-            difference = difference_of(smaller)
-            if difference is not None:
-                case, found = smaller, difference
-                break
-        else:
-            return case, found
-
-
-def difference_of(case: Case) -> Difference | None:
-    """The difference of a case; an exception of the decoder is one."""
-    try:
-        case[0].conditions.build()
-    except (ValueError, TypeError):  # a marker is missing in what was made smaller
-        return None
-    try:
-        return compare(*case)
-    except Exception as error:  # noqa: BLE001 (any exception is a finding)
-        return Difference(f"{type(error).__name__}: {error}", None, None)
-
-
-def shown(case: Case, difference: Difference) -> str:
-    """A case for a reader, with only what differs from the default."""
-    situation, plan = case
-    lines = [
-        f"{each.name}={value!r}"
-        for whole in (situation, situation.conditions, plan)
-        for each in fields(whole)
-        if (value := getattr(whole, each.name)) != each.default and each.name != "conditions"
-    ]
-    lines += [
-        difference.where,
-        f"  streamdec: {difference.ours}",
-        f"  laws:      {difference.laws}",
-    ]
-    return "\n".join(lines)
-
-
 # --- many cases -----------------------------------------------------------------------------------
 
 CASES_OF_A_TABLE = 20
 
 
-def draw_case(rng: random.Random, table: TokenTable) -> Case:
+def draw_case(rng: random.Random, table: TokenTable) -> tuple[Situation, Plan]:
     sections = rng.random() < 0.4
     situation = draw_situation(rng, table, releases=True, sections=sections)
     return situation, draw_plan(rng, situation)
-
-
-def differing_case(seed: int, first: int, last: int) -> Case | None:
-    """Runs the blocks of cases ``first`` to ``last``, up to a case that differs."""
-    for block in range(first, last):
-        rng = random.Random(f"{seed}/{block}")
-        table = draw_table(rng)
-        for _ in range(CASES_OF_A_TABLE):
-            case = draw_case(rng, table)
-            if difference_of(case) is not None:
-                return case
-    return None
-
-
-def be_quiet() -> None:
-    """Leaves out the warnings about unknown ids and markers."""
-    logging.getLogger("streamdec").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore", StreamdecWarning)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.stop_model", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args(arguments)
     blocks = -(-options.cases // CASES_OF_A_TABLE)
-    edges = [blocks * job // options.jobs for job in range(options.jobs + 1)]
-    parts = [(options.seed, *part) for part in itertools.pairwise(edges)]
-    if options.jobs == 1:
-        found = [differing_case(*part) for part in parts]
-    else:
-        with multiprocessing.get_context("spawn").Pool(options.jobs, be_quiet) as pool:
-            found = pool.starmap(differing_case, parts)
-    cases = [case for case in found if case is not None]
-    for case in cases:
-        sys.stdout.write(shown(*smallest(case)) + "\n\n")
-    sys.stdout.write(f"{blocks * CASES_OF_A_TABLE:,} cases, {len(cases)} differences\n")
-    return 1 if cases else 0
+    for block in range(blocks):
+        rng = random.Random(f"{options.seed}/{block}")
+        table = draw_table(rng)
+        for _ in range(CASES_OF_A_TABLE):
+            case = draw_case(rng, table)
+            try:
+                compare(*case)
+            except Exception:
+                sys.stdout.write(f"{case}\n")
+                raise
+    sys.stdout.write(f"{blocks * CASES_OF_A_TABLE:,} cases, no difference\n")
+    return 0
 
 
 if __name__ == "__main__":
-    be_quiet()
+    logging.getLogger("streamdec").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore", StreamdecWarning)
     sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -99,10 +99,26 @@ BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
 WINDOWED = [*BARE, *sorted(UNCOMPILED.keys() - {"strip_stop"})]
 
 
-def _quick_or_thorough(name: str) -> Any:
-    """For the windowed route a decoder is a black box: in each quick run a third is tried."""
-    is_quick = name in (WINDOWED[::3] if name in WINDOWED else SMALL)
-    return name if is_quick else pytest.param(name, marks=pytest.mark.thorough)
+# For the windowed route a decoder is a black box: a few are enough for a quick run.
+FEW_WINDOWED = [
+    *("bare mock_bytes", "bare byte_level_fused", "bare byte_fallback_replaces", "bare ctc"),
+    *("bare metaspace_always", "bare wordpiece_strip", "python_decoder", "strip_after_replace"),
+]
+# The rule of a tokenizer and what is done with the joined text make the states of a stream.
+OF_EACH_RULE = [
+    *(*MOCKS, *STRIPPING, "byte_level", "byte_level_fused", "byte_fallback_strip"),
+    *("byte_fallback_replaces", "byte_fallback_metaspace", "metaspace_underscore"),
+    *("wordpiece_strip", "bpe_suffix_short", "ctc", "no_decoder", "replaces_after_fuse"),
+]
+
+
+def _subjects(names: Iterable[str], quick: Iterable[str]) -> list[Any]:
+    """The parameters of the fixture ``subject``: all ``names``, of which some are quick."""
+    thorough = {*names} - {*quick}
+    return [
+        pytest.param(name, marks=pytest.mark.thorough) if name in thorough else name
+        for name in names
+    ]
 
 
 @cache
@@ -124,11 +140,11 @@ def new_subject(name: str) -> Subject:
     return Subject(name, HuggingFaceTokenizer(build() if build else SHARED[name]))
 
 
-SUBJECTS = [*map(_quick_or_thorough, [*MOCKS, *STRIPPING, *ZOO, *FORMATS, *SHARED])]
+SUBJECTS = [*MOCKS, *STRIPPING, *ZOO, *FORMATS, *SHARED]
 
 
 # The scope groups the tests by tokenizer, so that few of them are loaded by more than one worker.
-@pytest.fixture(scope="module", params=SUBJECTS)
+@pytest.fixture(scope="module", params=_subjects(SUBJECTS, SMALL))
 def subject(request: pytest.FixtureRequest) -> Subject:
     return subject_named(request.param)
 
@@ -138,15 +154,16 @@ def made(request: pytest.FixtureRequest) -> Subject:
     return subject_named(request.param)
 
 
+def of_each_rule(law: Law) -> Law:
+    """``law``, in quick runs with fewer tokenizers."""
+    subjects = _subjects(SUBJECTS, OF_EACH_RULE)
+    return cast(Law, pytest.mark.parametrize("subject", subjects, indirect=True)(law))
+
+
 def windowed(law: Law) -> Law:
     """``law``, with tokenizers that take the windowed route instead of compiled ones."""
-    subjects = [*map(_quick_or_thorough, WINDOWED)]
-    on_each = pytest.mark.parametrize("subject", subjects, indirect=True)
-    return cast(Law, on_each(law))
-
-
-def skipping() -> st.SearchStrategy[bool]:
-    return st.booleans()
+    subjects = _subjects(WINDOWED, FEW_WINDOWED)
+    return cast(Law, pytest.mark.parametrize("subject", subjects, indirect=True)(law))
 
 
 def draw_ids(data: st.DataObject, subject: Subject, **options: Any) -> list[int]:
@@ -170,6 +187,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@of_each_rule
 @given(data=st.data(), options=OPTIONS)
 def test_law_0_chunk_invariance(
     subject: Subject, data: st.DataObject, options: dict[str, Any]
@@ -179,13 +197,14 @@ def test_law_0_chunk_invariance(
     decoder_laws.chunk_invariance(new, ids, data.draw(cuts(ids)))
 
 
+@of_each_rule
 @given(data=st.data(), max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(subject: Subject, data: st.DataObject, max_entries: int) -> None:
     new = partial(laws.stream_of, subject)
     decoder_laws.with_small_caches(new, draw_ids(data, subject), max_entries)
 
 
-@given(data=st.data(), skip=skipping(), runs=st.sampled_from(["eager", "exact"]))
+@given(data=st.data(), skip=st.booleans(), runs=st.sampled_from(["eager", "exact"]))
 def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs: str) -> None:
     name = data.draw(st.sampled_from([*MOCKS, *ZOO]))
     fresh, used = (new_subject(name) for _ in range(2))
@@ -198,6 +217,7 @@ def test_law_0_the_history_of_a_tokenizer(data: st.DataObject, skip: bool, runs:
     decoder_laws.the_same_spans_and_states(first, second, ids)
 
 
+@of_each_rule
 @given(data=st.data(), options=OPTIONS)
 def test_law_0_with_and_without_stops(
     subject: Subject, data: st.DataObject, options: dict[str, Any]
@@ -206,7 +226,7 @@ def test_law_0_with_and_without_stops(
     laws.both_classes_output_the_same(subject, prompt, ids, **options)
 
 
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_law_1_emission(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject, max_size=8)
     laws.emission(subject, ids, skip_special_tokens=skip, **exact(subject))
@@ -218,7 +238,7 @@ def test_law_1_and_2_emission_of_bytes(made: Subject, data: st.DataObject) -> No
     laws.emission_of_bytes(made, draw_ids(data, made), tokens)
 
 
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_laws_3_5_6_7_full_decode(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     laws.whole_decode(subject, ids, skip_special_tokens=skip, **exact(subject))
@@ -231,13 +251,14 @@ def test_law_6_eager_runs(data: st.DataObject) -> None:
     laws.sentencepiece_runs(subject, draw_ids(data, subject))
 
 
-@given(data=st.data(), skip=skipping())
+@of_each_rule
+@given(data=st.data(), skip=st.booleans())
 def test_law_6_clean_up(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     laws.clean_up(subject, ids, skip_special_tokens=skip, **exact(subject))
 
 
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_law_4_prompt(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt = draw_ids(data, subject, max_size=12)
     ids = draw_ids(data, subject, max_size=12)
@@ -261,6 +282,7 @@ def test_law_4_a_run_in_the_prompt_where_text_is_stripped_or_replaced(name: str)
             assert subject.tokenizer.decode([*prompt, *later]).endswith(text)
 
 
+@of_each_rule
 @given(data=st.data(), options=OPTIONS)
 def test_law_4_prompt_is_as_if_streamed(
     subject: Subject, data: st.DataObject, options: dict[str, Any]
@@ -269,11 +291,13 @@ def test_law_4_prompt_is_as_if_streamed(
     laws.prompt_is_as_if_streamed(subject, prompt, ids, **options)
 
 
+@of_each_rule
 @given(data=st.data())
 def test_law_8_specials(subject: Subject, data: st.DataObject) -> None:
     laws.skipped_specials_leave_no_trace(subject, draw_ids(data, subject))
 
 
+@of_each_rule
 def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
     """Between two words they leave no trace in the text, and the offsets are the reference's."""
     rules = subject.tokenizer.rules
@@ -287,16 +311,19 @@ def test_law_8_runs_of_skipped_specials(subject: Subject) -> None:
             laws.offsets(subject, ids[: length // 2], ids[length // 2 :])
 
 
+@of_each_rule
 @given(data=st.data())
 def test_law_14_finality(subject: Subject, data: st.DataObject) -> None:
     decoder_laws.finality(partial(laws.stream_of, subject), draw_ids(data, subject))
 
 
-@given(data=st.data(), skip=skipping())
+@of_each_rule
+@given(data=st.data(), skip=st.booleans())
 def test_law_15_bounds(subject: Subject, data: st.DataObject, skip: bool) -> None:
     laws.bounded(subject, draw_ids(data, subject), skip_special_tokens=skip)
 
 
+@of_each_rule
 def test_law_15_silent_ids(subject: Subject) -> None:
     """In the middle of a character, and between words."""
     silent = [*subject.skipped[:2], *subject.unknown[:2]]
@@ -304,12 +331,14 @@ def test_law_15_silent_ids(subject: Subject) -> None:
         laws.silent_ids_are_counted(subject, begun, silent)
 
 
+@of_each_rule
 @given(data=st.data(), bad=st.sampled_from(laws.BAD_IDS))
 def test_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
     before, after = draw_ids(data, subject, max_size=10), draw_ids(data, subject, max_size=5)
     decoder_laws.nothing_lost(partial(laws.stream_of, subject), before, bad, after)
 
 
+@pytest.mark.parametrize("subject", ["mock_bytes", "byte_fallback_replaces", "ctc"], indirect=True)
 def test_law_16_bad_ids(subject: Subject) -> None:
     """At the start, at rest, inside a character; the equal integer is cached or is not."""
     for before in ([], subject.ordinary[:1], [subject.ordinary[0], *subject.partial[:1]]):
@@ -319,7 +348,8 @@ def test_law_16_bad_ids(subject: Subject) -> None:
         laws.bad_ids_are_refused(subject, before)
 
 
-@given(data=st.data(), skip=skipping())
+@of_each_rule
+@given(data=st.data(), skip=st.booleans())
 def test_law_16_unknown_ids(subject: Subject, data: st.DataObject, skip: bool) -> None:
     options = {"skip_special_tokens": skip, **exact(subject)}
     ids = draw_ids(data, subject)
@@ -330,7 +360,8 @@ def test_law_16_unknown_ids(subject: Subject, data: st.DataObject, skip: bool) -
         laws.unknown_ids_replaced(subject, ids, replacements[0], **options)
 
 
-@given(data=st.data(), skip=skipping())
+@of_each_rule
+@given(data=st.data(), skip=st.booleans())
 def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids = draw_ids(data, subject)
     if laws.traceable(subject):
@@ -343,13 +374,15 @@ def test_law_17_spans(subject: Subject, data: st.DataObject, skip: bool) -> None
         laws.spans_cover(subject, prompt, ids, **options)
 
 
+@of_each_rule
 @given(data=st.data(), options=OPTIONS)
 def test_law_18_release(subject: Subject, data: st.DataObject, options: dict[str, Any]) -> None:
     groups = [draw_ids(data, subject, max_size=5) for _ in range(3)]
     laws.release(subject, groups, **options)
 
 
-@given(data=st.data(), skip=skipping())
+@of_each_rule
+@given(data=st.data(), skip=st.booleans())
 def test_sequences(subject: Subject, data: st.DataObject, skip: bool) -> None:
     ids, more = draw_ids(data, subject), draw_ids(data, subject, max_size=6)
     length = data.draw(st.integers(0, len(ids)))
@@ -360,7 +393,7 @@ def test_sequences(subject: Subject, data: st.DataObject, skip: bool) -> None:
 
 
 @windowed
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt, ids = draw_ids(data, subject, max_size=8), draw_ids(data, subject)
     accepted = laws.refusals(subject, prompt, ids, skip_special_tokens=skip)
@@ -371,14 +404,14 @@ def test_window_laws_0_and_16(subject: Subject, data: st.DataObject, skip: bool)
 @windowed
 @given(data=st.data(), bad=st.sampled_from(laws.BAD_IDS))
 def test_window_law_16_nothing_lost(subject: Subject, data: st.DataObject, bad: object) -> None:
-    ids = laws.refusals(subject, [], draw_text(data, subject, max_size=10))
+    ids = laws.taken(subject, draw_text(data, subject, max_size=10))
     place = data.draw(st.integers(0, len(ids)))
     new = partial(laws.stream_of, subject)
     decoder_laws.nothing_lost(new, ids[:place], bad, ids[place:])
 
 
 @windowed
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_window_laws_4_and_6(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt = draw_text(data, subject, skip_special_tokens=skip, max_size=6)
     ids = draw_text(data, subject, skip_special_tokens=skip)
@@ -402,12 +435,12 @@ def test_window_law_6_runs_of_silent_ids(subject: Subject) -> None:
 @windowed
 @given(data=st.data())
 def test_window_law_14_finality(subject: Subject, data: st.DataObject) -> None:
-    ids = laws.refusals(subject, [], draw_text(data, subject))
+    ids = laws.taken(subject, draw_text(data, subject))
     decoder_laws.finality(partial(laws.stream_of, subject), ids)
 
 
 @windowed
-@given(data=st.data(), skip=skipping())
+@given(data=st.data(), skip=st.booleans())
 def test_window_law_15_bounds(subject: Subject, data: st.DataObject, skip: bool) -> None:
     prompt, ids = draw_ids(data, subject), draw_ids(data, subject) * 4
     laws.bounded_window(subject, prompt, ids, skip_special_tokens=skip)

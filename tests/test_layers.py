@@ -1,13 +1,11 @@
 """The layers of streamdec, read from the imports themselves.
 
-A module may import modules of lower layers, and modules of its own package, without cycles. No
-module outside of the core reads a private attribute of the core.
+A module may import modules of lower layers, and modules of its own package, without cycles.
 """
 
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -205,43 +203,6 @@ def cycles(imports: list[Import]) -> list[list[str]]:
     return []
 
 
-# --- private attributes of the core ---------------------------------------------------------------
-
-
-def private_names_of_core(sources: Mapping[str, str]) -> set[str]:
-    """Every private name that a class of the core defines or sets."""
-    trees = [tree_of(source) for module, source in sources.items() if is_of_core(module)]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
-    return {name for name in names if is_private(name)}
-
-
-SHOWN = {"streamdec.trace.tracer": {"_state"}}
-"""The trace shows which stops are possible, which only the state of the matcher says."""
-
-
-def is_private(name: str) -> bool:
-    is_of_named_tuples = name in ("_asdict", "_fields", "_make", "_replace")
-    return name.startswith("_") and not (name.startswith("__") or is_of_named_tuples)
-
-
-def private_reads(module: str, source: str, private: set[str]) -> Iterator[str]:
-    """Reads of ``private`` names of other objects than ``self``, in a module outside of the core.
-
-    A name that the module sets on its own objects is its own.
-    """
-    attributes = [node for node in ast.walk(tree_of(source)) if isinstance(node, ast.Attribute)]
-    own = {
-        node.attr
-        for node in attributes
-        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-    }
-    for node in attributes:
-        if node.attr in private - own - SHOWN.get(module, set()):
-            yield f"{module}:{node.lineno} reads {ast.unparse(node)}"
-
-
 # --- the tests ------------------------------------------------------------------------------------
 
 
@@ -284,59 +245,3 @@ def test_the_page_on_the_design_shows_the_layers() -> None:
 )
 def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: str) -> None:
     assert any(fault in found for found in faults_of(sources))
-
-
-def test_no_module_reads_private_attributes_of_the_core() -> None:
-    """Backends do not import the core, and have their own names."""
-    sources = read_sources()
-    private = private_names_of_core(sources)
-    assert {"_row", "_state", "_stops"} <= private
-    found = [
-        read
-        for module, source in sources.items()
-        if not is_of_core(module) and not is_within(module, "streamdec.backends")
-        for read in private_reads(module, source, private)
-    ]
-    assert found == []
-
-
-def test_every_module_has_a_docstring() -> None:
-    silent = [
-        name for name, source in read_sources().items() if not ast.get_docstring(tree_of(source))
-    ]
-    assert silent == []
-
-
-ALONE = """
-import importlib, pkgutil, sys
-
-NOUNS = {nouns!r}
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        top, own = name.partition(".")[0], ".".join(name.split(".")[:2])
-        if top in sys.stdlib_module_names or own in ("streamdec", "streamdec.core", *NOUNS):
-            return None
-        raise ImportError(name)
-
-sys.meta_path.insert(0, Blocked())
-import streamdec.core
-for module in pkgutil.walk_packages(streamdec.core.__path__, "streamdec.core."):
-    importlib.import_module(module.name)
-from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
-
-class Letters:
-    def decode(self, ids, *, skip_special_tokens=True):
-        return "".join(map(chr, ids))
-
-decoder = StopSequenceDecoder(Letters(), stop="d")
-print(decoder.feed([*b"abcdef"]).text)
-"""
-
-
-def test_the_core_works_with_the_standard_library_alone() -> None:
-    """It needs only itself and the plain modules beside it: chunks, errors, protocols, hooks."""
-    code = ALONE.format(nouns=NOUNS)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "abc\n"), done.stderr

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from streamdec import DecodeStream, MockTokenizer
 from streamdec.testing import BugCase
-from tests.cli.running import LIBRARY, TOKENIZER, run
 from tests.support.pages import ROOT, Page
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -28,16 +26,6 @@ TEMPLATE = ROOT / ".github" / "ISSUE_TEMPLATE" / "wrong-text.yml"
 # --- versions -------------------------------------------------------------------------------------
 
 
-def test_the_citation_is_of_this_version_and_licence() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    project = PROJECT["project"]
-    assert citation["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= citation.keys()
-    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
-    assert citation["authors"] == project["authors"]
-    assert citation["title"].startswith(project["name"])
-
-
 def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
     headings = re.findall(r"^## \[(.+?)\](?: - (.+))?$", CHANGELOG.text, re.MULTILINE)
     assert headings[0] == ("Unreleased", "")
@@ -45,12 +33,6 @@ def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
     assert all(re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", date) for _, date in headings[1:])
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert set(re.findall(r"^### (.+)$", CHANGELOG.text, re.MULTILINE)) <= kinds
-
-
-def test_the_changelog_has_each_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    (listed,) = re.findall(r"^- The command `streamdec`: ([^.]+)\.", CHANGELOG.text, re.MULTILINE)
-    commands = run(monkeypatch, "--help").out.partition("Commands:")[2].partition("\n\n")[0]
-    assert re.findall(r"`(\w+)`", listed) == re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -104,14 +86,6 @@ def test_the_tests_of_each_engine_exist() -> None:
     assert [path for path in there if not (ROOT / path).exists()] == []
 
 
-def test_the_lowest_versions_that_are_tested_are_those_of_the_extras() -> None:
-    """A tool that is named twice has one bound."""
-    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
-    bounds = {re.split(r"[<>=~\[;]", each)[0]: each for each in extras["test"]}
-    for each in groups["core-tests"]:
-        assert bounds[re.split(r"[<>=~]", each)[0]] == each
-
-
 def test_the_files_of_the_sdist_exist() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert [path for path in included if not (ROOT / path).exists()] == []
@@ -146,24 +120,6 @@ def test_links_and_images_of_the_description_are_absolute() -> None:
             assert address == f"{source}/{kind}/v{version}/{path}"
 
 
-def test_the_workflow_runs_every_python_and_publishes_without_a_token() -> None:
-    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    pythons = [
-        each.rpartition(" ")[2]
-        for each in PROJECT["project"]["classifiers"]
-        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", each)
-    ]
-    assert jobs["nox"]["strategy"]["matrix"]["python"] == pythons
-    assert "bash .ci/run" in [step.get("run") for step in jobs["check"]["steps"]]
-    sessions = re.findall(r"([\w-]+)-\$\{\{ matrix\.python \}\}", text)
-    assert sessions == ["tests", "typing", "packages"]
-    assert jobs["publish"]["permissions"] == {"id-token": "write"}
-    assert jobs["publish"]["needs"] == "build"
-    assert {*jobs["build"]["needs"]} == {"check", "nox"}
-    assert "secrets." not in text
-
-
 # --- what is to be done ---------------------------------------------------------------------------
 
 
@@ -183,27 +139,3 @@ def test_the_bug_case_of_the_guide_is_valid() -> None:
     stream = DecodeStream(MockTokenizer.from_tokens(tokens))
     text = "".join(map(stream.step, range(len(tokens)))) + stream.flush()
     assert text == case.expected_text
-
-
-def _texts(trace: str) -> list[str]:
-    """The text that each token of a trace brought out."""
-    return [json.loads(line).get("text", "") for line in trace.splitlines() if '"index"' in line]
-
-
-def test_the_command_that_the_template_asks_for_makes_a_trace(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    text = yaml.safe_load(TEMPLATE.read_text("utf-8"))["body"][0]["attributes"]["value"]
-    (line,) = re.findall(r"^ +streamdec (trace .+) > answer\.trace$", text, re.MULTILINE)
-    answer = tmp_path / "answer.ids"
-    ids = LIBRARY.encode("naïve 😋\nUser: no").ids
-    answer.write_text(" ".join(map(str, ids)), "utf-8")
-    places = {"path/to/model": str(TOKENIZER), "answer.ids": str(answer)}
-    arguments = [places.get(each.strip("'"), each.strip("'")) for each in line.split()]
-    traced = run(monkeypatch, *arguments)
-    assert traced.status == 0
-    assert "".join(_texts(traced.out)) == "naïve 😋"
-    named = set(re.findall(r"`(--\w+)", text))
-    assert {"--html"} == named
-    help_text = run(monkeypatch, "trace", "--help").out
-    assert [option for option in named if option not in help_text] == []

@@ -485,18 +485,6 @@ def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool)
     laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", [*SUBJECTS, "bpe_suffix"])
-def test_a_stop_id_after_each_token(name: str) -> None:
-    """Some tokens end in a space that only the next one completes: cut with the id."""
-    subject = subject_named(name)
-    known = [i for i in range(60) if subject.tokenizer.piece(i) is not None]
-    for stop in known[:: len(known) // 8 + 1]:
-        setup = laws.Setup(subject.tokenizer, Conditions(stop_token_ids=(stop,)))
-        for token_id in known:
-            laws.what_an_id_leaves(setup, [token_id, stop])
-
-
 # --- the past of a stream -------------------------------------------------------------------------
 
 ONE_TABLE = st.integers(0, 2**32).flatmap(

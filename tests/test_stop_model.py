@@ -5,15 +5,14 @@ The oracle is ``tests/stop_model.py``. Longer runs: ``python -m tests.stop_model
 
 from __future__ import annotations
 
-import random
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamdec.core import decoder, since, snapshots, step
 from tests.stop_model import (
     RELEASE,
     Conditions,
@@ -21,44 +20,37 @@ from tests.stop_model import (
     Plan,
     Section,
     Situation,
-    difference_of,
+    compare,
     draw_case,
     draw_table,
     main,
-    shown,
-    smallest,
 )
-from tests.strategies import RANDOM
-
-# The cases are made small by the model's own rules, which know what can be dropped.
-UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-
+from tests.support.caches import short_histories
 
 # The name of a skipped special token may be a part of a marker.
 pytestmark = pytest.mark.filterwarnings("ignore:sections. the marker")
 
+CASES = st.randoms(use_true_random=False).map(lambda rng: draw_case(rng, draw_table(rng)))
 
-@given(RANDOM)
-@settings(phases=UNSHRUNK)
-def test_decoder_does_what_the_model_says(rng: random.Random) -> None:
+
+@pytest.fixture(params=[nullcontext, short_histories])
+def history(request: pytest.FixtureRequest) -> Iterator[None]:
+    with request.param():
+        yield
+
+
+@pytest.mark.usefixtures("history")
+@given(case=CASES)
+def test_decoder_does_what_the_model_says(case: tuple[Situation, Plan]) -> None:
     """After each token, in groups, after a snapshot, in a fork, after a reset."""
-    case = draw_case(rng, draw_table(rng))
-    if difference_of(case) is not None:
-        pytest.fail(shown(*smallest(case)), pytrace=False)
+    compare(*case)
 
 
-@given(RANDOM)
-@settings(phases=UNSHRUNK)
-def test_decoder_does_what_the_model_says_wherever_the_clean_point_moves(
-    rng: random.Random,
-) -> None:
-    """It moves as early as possible; usually not within so few tokens."""
-    case = draw_case(rng, draw_table(rng))
-    with ExitStack() as stack:
-        for module in (decoder, since, snapshots, step):
-            stack.enter_context(patch.object(module, "MOST_SINCE", 0))
-        if difference_of(case) is not None:
-            pytest.fail(shown(*smallest(case)), pytrace=False)
+@pytest.mark.usefixtures("history")
+def test_many_small_cases(capsys: pytest.CaptureFixture[str]) -> None:
+    """The run of the command line, on a few fixed cases."""
+    assert main(["--cases", "400", "--seed", "7"]) == 0
+    assert capsys.readouterr().out == "400 cases, no difference\n"
 
 
 def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_character() -> None:
@@ -69,13 +61,7 @@ def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_characte
         sections=(Section("r", 2, 3),),
         operations=(0, 1, 2, 3),
     )
-    assert difference_of((situation, Plan())) is None
-
-
-def test_many_small_cases(capsys: pytest.CaptureFixture[str]) -> None:
-    """The run of the command line, on a few fixed cases."""
-    status = main(["--cases", "600", "--seed", "7"])
-    assert status == 0, capsys.readouterr().out
+    compare(situation, Plan())
 
 
 # --- the model itself -----------------------------------------------------------------------------

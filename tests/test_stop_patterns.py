@@ -8,14 +8,12 @@ of a stop is output.
 from __future__ import annotations
 
 import itertools
-import pickle
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
@@ -26,7 +24,6 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.core.patterns.compile import read_patterns
-from streamdec.integrations.requests import from_sglang
 from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Situation
@@ -274,24 +271,3 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     decoder = StopSequenceDecoder(tokenizer, found)
     given_ = decoder.feed(ids).text + decoder.flush().text
     assert given_ == (text.partition(part)[0] if part else text)
-
-
-# --- conditions as data ---------------------------------------------------------------------------
-
-
-def test_conditions_with_regexes_are_data() -> None:
-    conditions = StopConditions(stop_regex=["b+", "a", "b+"], max_match_length=3)
-    assert conditions.stop_regex == ("b+", "a")
-    assert conditions.to_json() == {"stop_regex": ["b+", "a"], "max_match_length": 3}
-    assert pickle.loads(pickle.dumps(conditions)) == conditions
-    assert hash(conditions) == hash(StopConditions(stop_regex=("b+", "a"), max_match_length=3))
-    assert replace(conditions, max_match_length=4).max_match_length == 4
-
-
-def test_the_error_for_a_request_says_to_set_max_match_length() -> None:
-    request = {"stop_regex": "a+b", "max_new_tokens": 9}
-    with pytest.raises(ValueError, match="set max_match_length"):
-        from_sglang(request)
-    found = from_sglang(request, max_match_length=5)
-    assert found == StopConditions(stop_regex="a+b", max_match_length=5, max_tokens=9)
-    assert from_sglang({"stop": "a"}, max_match_length=5) == StopConditions("a")

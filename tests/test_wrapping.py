@@ -14,7 +14,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pyarrow as pa
 import pytest
 from tokenizers import AddedToken, Tokenizer
@@ -26,19 +25,13 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    iter_chunks,
-    stream,
 )
 from streamdec import (
     Sequence as TextSequence,
 )
-from streamdec.bulk import BulkDecoder, decode_arrow, decode_rollouts
-from streamdec.compat import TokenizersDecodeStream
+from streamdec.bulk import decode_arrow, decode_rollouts
 from streamdec.core.shared_tables import tokenizer_for
-from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
-from streamdec.integrations.mlx_lm import StreamingDetokenizer
-from streamdec.integrations.transformers import GenerateStreamer
 from streamdec.testing.subjects import subject_of
 from tests.support.zoo import TEXT, UNCOMPILED, ZOO, shared_tokenizers
 
@@ -106,19 +99,6 @@ def _pool(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     return pool.tokenizer, texts[0]
 
 
-def _iter_chunks(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    chunks = iter_chunks(ids, tokenizer, **ALL)
-    return chunks.decoder.tokenizer, "".join(chunk.text for chunk in chunks)
-
-
-def _async_stream(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    async def read() -> tuple[Any, str]:
-        async with stream(ids, tokenizer, **ALL) as chunks:
-            return chunks.decoder.tokenizer, "".join([chunk.text async for chunk in chunks])
-
-    return anyio.run(read)
-
-
 def _rollouts(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     (rollout,) = decode_rollouts([ids], tokenizer, StopConditions("\0never"), **ALL)
     return None, rollout.text
@@ -127,35 +107,6 @@ def _rollouts(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 def _arrow(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     (text,) = decode_arrow(pa.array([ids]), tokenizer, **ALL).to_pylist()
     return None, text
-
-
-def _bulk(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    decoder = BulkDecoder(tokenizer, column="ids", **ALL)
-    table = decoder(pa.table({"ids": [ids]}))
-    return None, table["text"][0].as_py()
-
-
-def _mlx_lm(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    detokenizer = StreamingDetokenizer(tokenizer)
-    for token_id in ids:
-        detokenizer.add_token(token_id)
-    detokenizer.finalize()
-    return None, detokenizer.text
-
-
-def _dynamo(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    async def read() -> str:
-        worker = TextWorker(lambda _: iter(ids), tokenizer, **ALL)
-        return "".join([each["text"] async for each in worker.generate({})])
-
-    return None, anyio.run(read)
-
-
-def _library(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)  # it takes no others
-    decoder = TokenizersDecodeStream()
-    text = "".join(decoder.step(tokenizer, token_id) or "" for token_id in ids)
-    return decoder._stream.tokenizer, text + decoder._stream.flush()
 
 
 def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
@@ -169,12 +120,6 @@ def _logprobs(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     )
 
 
-def _generate(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    with GenerateStreamer(tokenizer, **ALL) as streamer:
-        pool = streamer._pool
-    return pool.tokenizer, pool.tokenizer.decode(ids, **ALL)
-
-
 def _subject(tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
     known = subject_of("a", tokenizer).tokenizer
     return known, known.decode(ids, **ALL)
@@ -184,14 +129,9 @@ DECODERS = (DecodeStream, StopSequenceDecoder, TextSequence)
 ENTRIES: dict[str, Read] = {
     **{f"{kind.__name__}": partial(_fed, kind) for kind in DECODERS},
     **{f"{kind.__name__}.restore": partial(_restored, kind) for kind in DECODERS},
-    **{
-        read.__name__[1:]: read
-        for read in (
-            *(_pool, _iter_chunks, _async_stream, _rollouts, _arrow, _bulk),
-            *(_mlx_lm, _dynamo, _library, _logprobs, _generate, _subject),
-        )
-    },
+    **{read.__name__[1:]: read for read in (_pool, _rollouts, _arrow, _logprobs, _subject)},
 }
+"""All that does not hand the tokenizer on to one of these."""
 
 
 @pytest.fixture

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
+from tests import decoder_laws
 from tests.stop_model import Conditions, Model, Situation
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
@@ -42,31 +43,17 @@ def decoder_of(case: BugCase) -> StopSequenceDecoder:
     return StopSequenceDecoder(tokenizer_of(case), conditions, prompt)
 
 
-def check(case: BugCase, decoder: StopSequenceDecoder, groups: Sequence[range]) -> None:
-    """Feeds the groups, ends the stream, and compares all of it with the case."""
-    text = "".join(decoder.feed(group).text for group in groups if not decoder.finished)
+def test_each_grouping_gives_the_text(case: BugCase) -> None:
+    decoder, size = decoder_of(case), len(case.tokens)
+    text = decoder.feed(range(size)).text
     assert decoder.finished == (case.expected_finish == "stop")
     last = decoder.flush(case.expected_finish)
     assert text + last.text == case.expected_text
     assert last.finish_reason == decoder.finish_reason == case.expected_finish
     assert (decoder.match.stop if decoder.match else None) == case.expected_stop_reason
-    assert (decoder.held, decoder.jailed) == (b"", "")
-
-
-def groups_of(case: BugCase, cuts: Sequence[int]) -> list[range]:
-    size = len(case.tokens)
-    return [range(start, end) for start, end in itertools.pairwise([0, *cuts, size])]
-
-
-def test_one_by_one_all_at_once_and_in_random_groups(case: BugCase) -> None:
-    size, chance = len(case.tokens), random.Random(case.id)
-    check(case, decoder_of(case), groups_of(case, range(size)))
-    for _ in range(10):
-        cuts = sorted(chance.sample(range(size + 1), chance.randint(0, size)))
-        check(case, decoder_of(case), groups_of(case, cuts))
-    if not (case.stop or case.prompt):
-        stream = DecodeStream(tokenizer_of(case))
-        assert "".join(stream.step_batch(range(size))) + stream.flush() == case.expected_text
+    cuts = random.Random(case.id).choices(range(size + 1), k=2)
+    for places in ([*range(1, size)], sorted(cuts)):
+        decoder_laws.chunk_invariance(partial(decoder_of, case), range(size), places)
 
 
 def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:
@@ -82,18 +69,6 @@ def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:
     seen = Model(situation).after(size, flush=case.expected_finish)
     assert (seen.text, seen.finish_reason) == (case.expected_text, case.expected_finish)
     assert seen.stop_reason == case.expected_stop_reason
-
-
-def test_a_snapshot_between_any_two_tokens(case: BugCase) -> None:
-    for place in range(len(case.tokens) + 1):
-        before, after = groups_of(case, [place])
-        decoder = decoder_of(case)
-        text = decoder.feed(before).text
-        snapshot = json.loads(json.dumps(decoder.snapshot()))
-        other = StopSequenceDecoder.restore(tokenizer_of(case), snapshot)
-        if not other.finished:
-            text += other.feed(after).text
-        assert text + other.flush(case.expected_finish).text == case.expected_text
 
 
 def shared_rows() -> Iterator[dict[str, Any]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -43,15 +41,6 @@ def test_a_copy_is_independent(tokenizer: MockTokenizer, kind: Any, copied: Any)
     assert decoder.snapshot() == before
     assert getattr(given := decoder.feed([A]), "text", given) == "\ufffda"
     assert (decoder.unknown_tokens, other.unknown_tokens) == (1, 1)
-
-
-def test_a_fork_has_the_spans_that_were_not_taken(tokenizer: MockTokenizer) -> None:
-    stream = DecodeStream(tokenizer, spans=True)
-    stream.step_batch([A, LEAD, UNKNOWN])
-    other = stream.fork()
-    other.step_batch([REST, UNKNOWN])
-    assert [span.token_index for span in stream.take_spans()] == [0]
-    assert [span.token_index for span in other.take_spans()] == [0, 1, 2, 3, 4]
 
 
 def test_integers_of_numpy_are_token_ids(tokenizer: MockTokenizer) -> None:
@@ -124,20 +113,3 @@ def test_the_repr_of_a_decoder_has_its_state(tokenizer: MockTokenizer) -> None:
     assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', finished (length)>"
     assert repr(Sequence(tokenizer, [A, B])) == "<Sequence 2 tokens, 'a b'>"
     assert len(repr(Sequence(tokenizer, [A] * 1000))) < 80
-
-
-@pytest.mark.thorough
-def test_a_live_stream_takes_at_most_512_bytes_at_any_length(tokenizer: MockTokenizer) -> None:
-    ids = [A, LEAD, REST, B, SPECIAL, BAD, A] * 200
-    for _ in range(6):
-        DecodeStream(tokenizer).step_batch(ids)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        streams = [DecodeStream(tokenizer) for _ in range(200)]
-        for stream in streams:
-            stream.step_batch(ids)
-        size, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert size / len(streams) <= 512

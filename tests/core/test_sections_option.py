@@ -15,7 +15,6 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
-    TokenIdError,
 )
 from tests.support.wrappers import Bare
 
@@ -166,17 +165,3 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StopSequenceDecoder(TOKENIZER, sections=sections)
-
-
-def test_an_error_has_the_text_before_it_and_the_number_of_its_tokens() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"<t>", b"Hm", b"</t>", b"Hi"])
-    decoder = StopSequenceDecoder(tokenizer, sections={"thought": ("<t>", "</t>")})
-    with pytest.raises(TokenIdError) as caught:
-        decoder.step_batch([0, 1, 2, 3, -1, 3])
-    chunk = caught.value.chunk
-    assert chunk is not None
-    assert [(part.section, part.text) for part in chunk.split()] == [
-        ("thought", "Hm"),
-        (None, "Hi"),
-    ]
-    assert (caught.value.num_taken, decoder.num_tokens) == (4, 4)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
@@ -32,7 +32,6 @@ from streamdec.protocols import (
 )
 from tests import reference
 from tests.support.snapshots import resealed
-from tests.support.zoo import UNCOMPILED
 
 BYTES = (b"a", b" b", b"\xe4", b"\xbd", b"\xa0", b"<s>", b" ", b".", b"\nUs", b"er:")
 LEAD, SKIPPED, BEGUN, REST = 2, 5, 8, 9
@@ -172,13 +171,6 @@ def test_each_changed_byte_of_a_snapshot_is_noticed(stream: Any) -> None:
     assert tried > len(text)
 
 
-def test_a_snapshot_without_a_field_is_damaged() -> None:
-    snapshot = DAMAGED["jailed"].snapshot()
-    for name in snapshot:
-        changed = {key: value for key, value in snapshot.items() if key != name}
-        assert refused(changed, kind=StopSequenceDecoder)
-
-
 # --- another one ----------------------------------------------------------------------------------
 
 
@@ -222,11 +214,6 @@ def test_a_fingerprint_is_the_tokenizers_own_or_made_from_its_decode() -> None:
     assert digits != snapshots.fingerprint(Fake(word="w")), "only later ids"
 
 
-@pytest.mark.thorough
-def test_a_raw_tokenizer_that_panics_has_a_fingerprint() -> None:
-    assert len(snapshots.fingerprint(UNCOMPILED["strip_stop"]())) == 16
-
-
 # --- hostile ones ---------------------------------------------------------------------------------
 
 numbers = st.one_of(
@@ -268,8 +255,12 @@ def mutants(draw: st.DrawFn, snapshot: dict[str, Any]) -> dict[str, Any]:
     return resealed(mutant)
 
 
-@given(data=st.data(), ids=st.lists(st.integers(0, 10), max_size=8))
-@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=10 * settings().max_examples)
+@given(
+    name=st.sampled_from([*KINDS]),
+    data=st.data(),
+    ids=st.lists(st.integers(0, 10), max_size=8),
+)
 def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:
@@ -317,22 +308,6 @@ def nested(depth: int) -> list[Any]:
     for _ in range(depth):
         inner = [inner]
     return inner
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", KINDS)
-def test_deep_and_huge_values_restore_or_raise_snapshot_error(name: str) -> None:
-    """900 is the deepest that ``json.loads`` reads in 3.11."""
-    began: Any = KINDS[name].stream()
-    usual = began.snapshot()
-    for place in range(len([*places(usual)])):
-        for value in (nested(100), nested(900), nested(5000), 10**5000, 2**70, -1, "x" * 10**5):
-            snapshot = json.loads(json.dumps(usual))
-            holder, key = [*places(snapshot)][place]
-            holder[key] = value
-            with suppress(SnapshotError):
-                stream = type(began).restore(began.tokenizer, resealed(snapshot))
-                assert stream.finished or stream.step(0) is not None
 
 
 @pytest.mark.parametrize("field", ["format", "machine", "tokenizer", "counts", "clean", "since"])

@@ -26,7 +26,7 @@ from streamdec.core.masks import UNKNOWN
 from streamdec.core.shared_tables import route_of, table_for
 from streamdec.core.table import MAX_UNKNOWN
 from streamdec.errors import StreamdecWarning
-from streamdec.protocols import BPESuffix, ByteFallback, TextRules
+from streamdec.protocols import BPESuffix
 from tests.support.caches import small_caches
 from tests.support.snapshots import resealed
 
@@ -106,13 +106,6 @@ def test_only_some_unknown_ids_are_stored() -> None:
     for token_id in range(1_000, 1_000 + 2 * MAX_UNKNOWN):
         assert table.idle_row[token_id][1] & UNKNOWN
     assert table.num_stored <= MAX_UNKNOWN + 8
-
-
-def test_only_tables_that_can_trace_bytes_have_spans() -> None:
-    assert table_of(tokenizer_of()).has_spans
-    assert not table_of(tokenizer_of(), Options(clean_up_tokenization_spaces=True)).has_spans
-    stripped = TextRules(ByteFallback(), strip_left=("é", 1))
-    assert not table_of(MockTokenizer.from_tokens([b"a"], (), stripped)).has_spans
 
 
 # --- which table ----------------------------------------------------------------------------------

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder
-from streamdec.core.decode_options import ByteFallbackMode, Options
-from streamdec.core.rules.base import TokenRule
+from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.rules.byte_fallback import fallback_byte, fallback_bytes
-from streamdec.core.rules.compile import compile_rule
 from streamdec.errors import TokenIdError
 from streamdec.protocols import (
     CTC,
@@ -25,7 +22,6 @@ from streamdec.protocols import (
     WordPiece,
 )
 
-LONG = 100_000
 RULES: list[DecodingRule | TextRules] = [
     RawBytes(),
     Joined(),
@@ -38,58 +34,13 @@ RULES: list[DecodingRule | TextRules] = [
 ]
 
 
-class Touched(list[int]):
-    """A list that counts how many of its items were looked at; a part of it counts for it."""
-
-    def __init__(self, items: list[int], whole: Touched | None = None) -> None:
-        super().__init__(items)
-        self.touched = 0
-        self.whole = self if whole is None else whole
-
-    def _counted(self, items: Iterator[int]) -> Iterator[int]:
-        for item in items:
-            self.whole.touched += 1
-            yield item
-
-    def __iter__(self) -> Iterator[int]:
-        return self._counted(super().__iter__())
-
-    def __reversed__(self) -> Iterator[int]:
-        return self._counted(super().__reversed__())
-
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        if isinstance(place, slice):
-            return Touched(found, self.whole)
-        self.whole.touched += 1
-        return found
-
-
-# A rule does not keep its tokenizer alive.
-TOKENIZERS = [MockTokenizer.from_tokens([b"a", b"b", b"<s>"], [2], rule) for rule in RULES]
-
-
-@pytest.fixture(params=TOKENIZERS, ids=repr)
-def rule(request: pytest.FixtureRequest) -> TokenRule:
-    return compile_rule(request.param, request.param.rules, Options(byte_fallback="exact"))
-
-
-def test_only_the_needed_end_of_a_long_prompt_is_read(rule: TokenRule) -> None:
-    prompt = Touched([0, 1] * (LONG // 2))
-    rule.prime(prompt)
-    assert prompt.touched <= 8
-
-
-def test_a_prompt_of_skipped_tokens_alone_is_read_once(rule: TokenRule) -> None:
-    prompt = Touched([2] * LONG)
-    assert rule.prime(prompt) == (rule.start, b"")
-    assert prompt.touched == LONG
-
-
-def test_bad_ids_among_those_looked_at_are_named(rule: TokenRule) -> None:
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_a_bad_id_of_a_prompt_is_named(rule: DecodingRule | TextRules) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"b", b"<s>"], [2], rule)
     for bad in (-1, 2**32, True, 1.0, None):
+        prompt: Any = [2, bad, 2]
         with pytest.raises(TokenIdError, match="prompt token"):
-            rule.prime([2, bad, 2])  # type: ignore[list-item]
+            DecodeStream(tokenizer, prompt, byte_fallback="exact")
 
 
 @pytest.mark.parametrize(

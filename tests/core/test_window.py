@@ -1,103 +1,81 @@
-"""The window: how much it decodes, what it withholds, and what it does when text is taken back."""
+"""The windowed route, over tokenizers that only have ``decode``: what its laws do not draw.
+
+The laws are in ``tests/laws.py``. These tokenizers are unlike those of any library.
+"""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from streamdec.core.decode_options import DEFAULT_OPTIONS
-from streamdec.core.window import MAX_WINDOW, WindowState, WindowTable
-from streamdec.errors import RewriteError
-from tests.support.zoo import ZOO
+from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
+from streamdec.core.window import MAX_WINDOW
+from streamdec.errors import RewriteError, SnapshotError, TokenIdError
+from tests.support.snapshots import resealed
+from tests.support.wrappers import Bare
+from tests.support.zoo import UNCOMPILED, ZOO
 
-PIECES = [
-    b"a",
-    b" b",
-    b"",
-    b"\xe4",
-    b"\xbd",
-    b"\xa0",
-    b"\xbd\xa0c",
-    b"\xff",
-    "你".encode(),
-    "\ufffd".encode(),
-]
-EMPTY, LEAD, TRAIL, WORD, SPACED = 2, 3, 4, 0, 1
-UNKNOWN = 99
+Decode = Callable[[Sequence[int]], str]
 
 
-class Recording:
-    """Decodes ``PIECES``, unknown ids to nothing, and notes how many ids it was given."""
+class Decoding:
+    """A tokenizer whose ``decode`` is a function, and is given at most MAX_WINDOW ids."""
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
+    def __init__(self, function: Decode) -> None:
+        self.function = function
 
-    def __call__(self, token_ids: Sequence[int]) -> str:
-        self.sizes.append(len(token_ids))
-        known = [PIECES[i] for i in token_ids if i < len(PIECES)]
-        return b"".join(known).decode("utf-8", "replace")
-
-
-def window_over(decode: Callable[[Sequence[int]], str]) -> WindowTable:
-    tokenizer: Any = SimpleNamespace(decode=lambda ids, **_: decode(ids))
-    return WindowTable(tokenizer, DEFAULT_OPTIONS)
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        assert len(token_ids) <= MAX_WINDOW
+        return self.function(token_ids)
 
 
-def run(
-    decode: Callable[[Sequence[int]], str], token_ids: Sequence[int]
-) -> tuple[str, WindowState]:
-    window = window_over(decode)
-    text, memory = "", window.prime(())
-    for token_id in token_ids:
-        more, memory = window.step(memory, token_id)
-        text += more
-    return text, memory
+def streamed(decode: Decode, token_ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
+    """The text of a stream, with that of its end."""
+    stream = DecodeStream(Decoding(decode), prompt)
+    return "".join(stream.step_batch(token_ids)) + stream.flush()
 
 
-runs = st.lists(st.tuples(st.integers(0, len(PIECES) - 1), st.integers(1, 80)), max_size=6).map(
-    lambda parts: [token_id for token_id, length in parts for _ in range(length)]
-)
+PIECES = [b"a", b" b", b"", b"\xe4", b"\xbd\xa0c", "\ufffd".encode()]
+WORD, SPACED, EMPTY, LEAD, INSIDE, GENUINE = range(len(PIECES))
+
+
+def pieces(token_ids: Sequence[int]) -> str:
+    return b"".join(PIECES[token_id] for token_id in token_ids).decode("utf-8", "replace")
+
+
+# --- what is withheld -----------------------------------------------------------------------------
 
 
 def test_a_genuine_replacement_character_is_output_with_the_next_token() -> None:
     """A black box does not say whether U+FFFD is text or an unfinished character."""
-    window = window_over(Recording())
-    first, memory = window.step(window.prime(()), 9)
-    second, memory = window.step(memory, WORD)
-    assert (first, second) == ("", "\ufffda")
-    _, memory = window.step(memory, 9)
-    assert window.flush(memory) == "\ufffd"
+    stream = DecodeStream(Decoding(pieces))
+    assert stream.step_batch([GENUINE, WORD, GENUINE]) == ["", "\ufffda", ""]
+    assert stream.flush() == "\ufffd"
 
 
 def test_at_most_three_replacement_characters_are_withheld() -> None:
-    text, memory = run(Recording(), [9] * 10)
-    assert text == "\ufffd" * 7
-    assert window_over(Recording()).flush(memory) == "\ufffd" * 3
+    stream = DecodeStream(Decoding(pieces))
+    assert stream.feed([GENUINE] * 10) == "\ufffd" * 7
+    assert stream.flush() == "\ufffd" * 3
+
+
+# --- what is remembered of the tokens before ------------------------------------------------------
 
 
 def spaces_between(token_ids: Sequence[int]) -> str:
     """A word's space is left out if nothing precedes; 0 is a word without letters, others none."""
     words = [token_id for token_id in token_ids if token_id in (0, 1)]
-    return "".join(" " * bool(place) + "a" * word for place, word in enumerate(words))
+    return "".join(" " * bool(place) + "a" * word for place, word in enumerate(words)).rstrip(" ")
 
 
 @pytest.mark.parametrize("silent", [[], [7] * 20, [7, 8, 9] * 40, [0] * 200])
 def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
-    def decode(token_ids: Sequence[int]) -> str:
-        return spaces_between(token_ids).rstrip(" ")
-
-    window = window_over(decode)
     for before in ([0, *silent], [*silent, 0]):
-        assert window.step(window.prime(before), 1)[0].endswith(" a")
-        text, memory = run(decode, before)
-        assert (text + window.step(memory, 1)[0]).endswith(" a")
+        assert streamed(spaces_between, [1], before).endswith(" a")
+        assert streamed(spaces_between, [*before, 1]).endswith(" a")
 
 
 @pytest.mark.parametrize("count", [0, 1, 30, 31, 32, 62, 63, 64, 200])
@@ -107,11 +85,9 @@ def test_spaces_that_a_first_token_loses_are_found_in_a_prompt(count: int) -> No
     def decode(token_ids: Sequence[int]) -> str:
         return (" " * [*token_ids].count(0))[1:]
 
-    window = window_over(decode)
     for prompt in ([0, 0, *[7] * count], [0, *[7] * count, 0], [*[7] * count, 0, 0]):
-        memory = window.prime(prompt)
-        assert window.flush(memory) == ""
-        assert window.step(memory, 0)[0] == " "
+        assert streamed(decode, [], prompt) == ""
+        assert streamed(decode, [0], prompt) == " "
 
 
 def without_repeats(token_ids: Sequence[int]) -> str:
@@ -121,85 +97,30 @@ def without_repeats(token_ids: Sequence[int]) -> str:
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 62, 63, 64, 65, 200])
-@pytest.mark.parametrize("blanks", [[0], [7, 0], [0, 7], [7, 7, 7, 0]])
-@pytest.mark.parametrize("repeats", [1, 32, 64])
-def test_a_blank_that_separates_two_tokens_is_remembered(
-    repeats: int, blanks: list[int], count: int
-) -> None:
-    before = [*[1] * repeats, *(blanks * count)[-count:]]
-    expected = "a" * (2 if 0 in before else 1)
-    assert without_repeats([*before, 1]) == expected
-    text, memory = run(without_repeats, [*before, 1])
-    window = window_over(without_repeats)
-    assert text + window.flush(memory) == expected
-    after = window.step(window.prime(before), 1)[0]
-    assert len(after) == len(expected) - 1
-
-
-INSIDE = 6
-"""Begins inside a character, so that no context may begin with it."""
-
-
-@given(ids=runs, prompt=runs)
-@example(ids=[*[EMPTY] * (MAX_WINDOW - 1), WORD, WORD], prompt=[])
-@example(ids=[WORD, *[INSIDE] * MAX_WINDOW], prompt=[])
-@example(ids=[EMPTY] * (MAX_WINDOW // 2 - 1), prompt=[LEAD, *[TRAIL] * (MAX_WINDOW // 2)])
-def test_no_decode_sees_more_than_the_window(ids: list[int], prompt: list[int]) -> None:
-    decode = Recording()
-    window = window_over(decode)
-    memory = window.prime(prompt)
-    for token_id in ids:
-        _, memory = window.step(memory, token_id)
-    window.flush(memory)
-    assert max(decode.sizes, default=0) <= MAX_WINDOW
+@pytest.mark.parametrize("blanks", [[0], [0, 7], [7, 7, 7, 0]])
+def test_a_blank_that_separates_two_tokens_is_remembered(blanks: list[int], count: int) -> None:
+    for repeats in (1, 32, 64):
+        before = [*[1] * repeats, *(blanks * count)[-count:]]
+        expected = "a" * (2 if 0 in before else 1)
+        assert without_repeats([*before, 1]) == expected
+        assert streamed(without_repeats, [*before, 1]) == expected
+        assert streamed(without_repeats, [1], before) == expected[1:]
 
 
 def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
     """The first token of a text loses its space, as those of many tokenizers do."""
 
     def decode(token_ids: Sequence[int]) -> str:
-        return Recording()(token_ids).removeprefix(" ")
+        return pieces(token_ids).removeprefix(" ")
 
     for size in (0, 1, 4, *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 130, 200):
-        ids = [WORD, *[INSIDE] * size, SPACED]
-        text, memory = run(decode, ids)
-        assert text + window_over(decode).flush(memory) == decode(ids)
-
-
-def taking_back(ids: Sequence[int]) -> str:
-    """``a`` until a 2 comes, then ``b``."""
-    return ("b" if 2 in ids else "a") * len(ids)
-
-
-def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
-    window = window_over(taking_back)
-    text, memory = window.step(window.prime(()), 0)
-    before = window.dump(memory)
-    for _ in range(2):
-        with pytest.raises(RewriteError, match=r"changed text .* 'a' became 'bb'"):
-            window.step(memory, 2)
-    assert text == "a"
-    assert window.dump(memory) == before
-    assert window.step(memory, 0)[0] == "a"
-
-
-def test_a_state_survives_json_while_text_is_missing() -> None:
-    """Two line feeds are not text: the output comes back with the next id."""
-    window = window_over(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
-    memory, texts = window.prime(()), []
-    for token_id in map(ord, "a\n\n\nb"):
-        text, memory = window.step(memory, token_id)
-        texts.append(text)
-        assert window.load(json.loads(json.dumps(window.dump(memory)))) == memory
-    assert texts == ["a", "\n", "", "", "b"]
-
-
-def test_a_state_has_no_more_ids_than_a_window() -> None:
-    window = window_over(lambda ids: "a" * len(ids))
-    text = "a" * MAX_WINDOW
-    window.load([[0] * MAX_WINDOW, [], text, [], 0])
-    with pytest.raises(ValueError, match="expected a window of ids"):
-        window.load([[0] * (MAX_WINDOW + 1), [], text + "a", [], 0])
+        for ids in (
+            [WORD, *[INSIDE] * size, SPACED],
+            [*[EMPTY] * size, WORD, SPACED],
+            [LEAD, *[EMPTY] * size, INSIDE, SPACED],
+        ):
+            assert streamed(decode, ids) == decode(ids)
+            assert streamed(decode, ids[1:], ids[:1]) == decode(ids).removeprefix(decode(ids[:1]))
 
 
 def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:
@@ -213,4 +134,155 @@ def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:
     for count in range(50, 70):
         prompt = [204, 178, *[unknown] * count, 249, 168, 161, 137]
         assert decode(prompt) == "é😀"
-        assert window_over(decode).flush(window_over(decode).prime(prompt)) == ""
+        assert streamed(decode, [], prompt) == ""
+
+
+@pytest.mark.parametrize(("spaces", "withheld"), [(1, 1), (6, 6), (9, 9), (40, 10)])
+def test_a_prompts_last_spaces_are_withheld_one_for_each_pattern(
+    spaces: int, withheld: int
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"x", b" ", b"."])
+    for decoder in (Bare(tokenizer), tokenizer):
+        stream = DecodeStream(decoder, [0, *[1] * spaces], clean_up_tokenization_spaces=True)
+        assert stream.step(2) == " " * (withheld - 1) + "."
+
+
+# --- text that is taken back ----------------------------------------------------------------------
+
+
+def test_text_that_is_taken_back_raises_and_the_state_stays() -> None:
+    stream = DecodeStream(Decoding(lambda ids: "ab"[2 in ids] * len(ids)))
+    assert stream.step(0) == "a"
+    before = stream.snapshot()
+    for _ in range(2):
+        with pytest.raises(RewriteError, match=r"changed text .* 'a' became 'bb'"):
+            stream.step(2)
+    assert stream.snapshot() == before
+    assert stream.step(0) == "a"
+
+
+def test_text_that_flush_would_reject_is_not_held() -> None:
+    """The text changes once a 2 comes, but its end may yet become a character."""
+    stream = DecodeStream(Decoding(lambda ids: "ab"[2 in ids] * len(ids) + "\ufffd" * (2 in ids)))
+    assert stream.step_batch([0, 2]) == ["a", ""]
+    assert (stream.held, stream.pending_text) == (b"", "")
+    with pytest.raises(RewriteError):
+        stream.flush()
+    assert not stream.finished
+
+
+def test_a_snapshot_while_text_is_missing() -> None:
+    """Two line feeds are not text: the output comes back with the next id."""
+    tokenizer = Decoding(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
+    stream, texts = DecodeStream(tokenizer), []
+    for token_id in map(ord, "a\n\n\nb"):
+        texts.append(stream.step(token_id))
+        stream = DecodeStream.restore(tokenizer, stream.snapshot())
+    assert texts == ["a", "\n", "", "", "b"]
+
+
+def test_a_state_has_no_more_ids_than_a_window() -> None:
+    tokenizer = Decoding(lambda ids: "a" * len(ids))
+    snapshot = DecodeStream(tokenizer).snapshot()
+    for size in (MAX_WINDOW, MAX_WINDOW + 1):
+        place = {"clean": [[[0] * size, [], "a" * size, [], 0], 0, 0, []]}
+        if size == MAX_WINDOW:
+            assert DecodeStream.restore(tokenizer, resealed(snapshot, place)).held == b""
+            continue
+        with pytest.raises(SnapshotError, match="expected a window of ids"):
+            DecodeStream.restore(tokenizer, resealed(snapshot, place))
+
+
+# --- what a tokenizer's decode takes, and what it raises ------------------------------------------
+
+WORDS = ["", "Hello", " world", " .", " don", " n't", "é", "<s>"]
+
+
+class SlowTokenizer:
+    """The ``decode`` of a slow tokenizer of transformers, which cleans up by default."""
+
+    def __init__(self) -> None:
+        self.cleaned: set[bool] = set()
+
+    def decode(
+        self,
+        token_ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+        **_kwargs: Any,
+    ) -> str:
+        assert isinstance(token_ids, list)
+        self.cleaned.add(bool(clean_up_tokenization_spaces is None or clean_up_tokenization_spaces))
+        words = [WORDS[i] for i in token_ids if not (skip_special_tokens and WORDS[i] == "<s>")]
+        text = "".join(words)
+        return text.replace(" .", ".").replace(" n't", "n't") if True in self.cleaned else text
+
+
+class Strict(SlowTokenizer):
+    """The same, without other keywords."""
+
+    def decode(  # type: ignore[override]
+        self,
+        token_ids: Sequence[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        return super().decode(token_ids, skip_special_tokens, clean_up_tokenization_spaces)
+
+
+SENTENCE = [7, 1, 2, 4, 5, 7, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [SlowTokenizer, Strict])
+def test_a_slow_tokenizer_streams_with_its_clean_up_off(kind: type[SlowTokenizer]) -> None:
+    tokenizer = kind()
+    stream = DecodeStream(tokenizer)
+    assert stream.route == "window"
+    texts = stream.step_batch(SENTENCE)
+    assert texts == ["", "Hello", " world", " don", " n't", "", " world", " ."]
+    assert stream.flush() == ""
+    assert tokenizer.cleaned == {False}
+
+
+def test_clean_up_is_done_on_the_stream() -> None:
+    stream = DecodeStream(SlowTokenizer(), clean_up_tokenization_spaces=True)
+    assert stream.feed(SENTENCE) + stream.flush() == "Hello world donn't world."
+    assert DecodeStream(SlowTokenizer(), [1], clean_up_tokenization_spaces=True).step(3) == "."
+
+
+def test_unknown_ids_can_raise_if_the_tokenizer_has_piece() -> None:
+    tokenizer = HuggingFaceTokenizer(UNCOMPILED["regex_after_fuse"]())
+    known = tokenizer.token_to_id("l")
+    assert known is not None
+    stream = DecodeStream(tokenizer, unknown_ids="error")
+    with pytest.raises(TokenIdError) as raised:
+        stream.step_batch([known, 99_999])
+    assert (raised.value.token_id, raised.value.index, stream.num_tokens) == (99_999, 1, 1)
+    skipping = DecodeStream(tokenizer)
+    assert skipping.step_batch([known, 99_999, known]) == ["l", "", "l"]
+    assert skipping.unknown_tokens == 1
+
+
+def test_what_decode_raises_comes_out_of_steps_and_not_of_members() -> None:
+    """A KeyError of ``decode``, for example, is not an unknown id."""
+    error: list[Exception] = []
+
+    def decode(token_ids: Sequence[int]) -> str:
+        if error and len(token_ids) == 2:
+            raise error[0]
+        return "\ufffd" * len(token_ids) if len(token_ids) < 3 else "abc"
+
+    stream = DecodeStream(Decoding(decode))
+    assert stream.step_batch([0, 0]) == ["", ""]
+    error.append(KeyError("d"))
+    assert (stream.held, stream.pending_text) == (b"", "")
+    assert "2 tokens" in repr(stream)
+    with pytest.raises(KeyError, match="'d'"):
+        stream.flush()
+    fresh = DecodeStream(Decoding(decode))
+    fresh.step(0)
+    with pytest.raises(KeyError, match="'d'"):
+        fresh.step(0)
+    assert fresh.unknown_tokens == 0
+    error.clear()
+    assert stream.step(0) + stream.flush() == "abc"

@@ -1,7 +1,11 @@
-"""Caches so small that they are emptied all the time. Only this module names their bounds."""
+"""Caches so small that they are emptied all the time, and histories as short as can be.
+
+Only this module names their bounds.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
@@ -9,7 +13,7 @@ from unittest.mock import patch
 from streamdec.core import stop_set, table
 from streamdec.core.patterns import automaton
 
-__all__ = ["small_caches"]
+__all__ = ["short_histories", "small_caches"]
 
 
 @contextmanager
@@ -24,4 +28,18 @@ def small_caches(most: int) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name in bounds:
             stack.enter_context(patch.object(owner, name, most))
+        yield
+
+
+@contextmanager
+def short_histories() -> Iterator[None]:
+    """While it lasts, the clean point of a stream moves as early as possible.
+
+    Usually it does not move within a few tokens.
+    """
+    core = [module for name, module in sys.modules.items() if name.startswith("streamdec.core.")]
+    with ExitStack() as stack:
+        for module in core:
+            if hasattr(module, "MOST_SINCE"):
+                stack.enter_context(patch.object(module, "MOST_SINCE", 0))
         yield

@@ -8,7 +8,8 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tokenizers import (
@@ -80,10 +81,6 @@ def _tokenizer(
     return tokenizer
 
 
-def _with_bytes(*decoder: decoders.Decoder) -> Tokenizer:
-    return _tokenizer(decoder, [*BYTE_PIECES, *PIECES])
-
-
 def _letters(data: bytes) -> str:
     """``data`` in GPT-2's byte alphabet."""
     return "".join(_LETTER_OF[byte] for byte in data)
@@ -99,7 +96,7 @@ def _alphabet() -> dict[int, str]:
 _LETTER_OF = _alphabet()
 
 
-# --- byte level -----------------------------------------------------------------------------------
+# --- those that are more than a decoder -----------------------------------------------------------
 
 
 def byte_level_trained() -> Tokenizer:
@@ -133,103 +130,6 @@ def _byte_level_pieces() -> list[str]:
     return [*map(_letters, [*single, *cut, *broken, b" the", b"\n\n"]), *PIECES]
 
 
-def byte_level() -> Tokenizer:
-    """The byte alphabet and much that is not in it."""
-    return _tokenizer(decoders.ByteLevel(), _byte_level_pieces())
-
-
-def byte_level_fused() -> Tokenizer:
-    """Strip and Replace on the one text that ByteLevel gives."""
-    strip, replace = decoders.Strip(" ", 2, 0), decoders.Replace("xx", "y ")
-    return _tokenizer([decoders.ByteLevel(), strip, replace], _byte_level_pieces())
-
-
-# --- byte fallback --------------------------------------------------------------------------------
-
-
-def _spaces() -> decoders.Decoder:
-    return decoders.Replace("\u2581", " ")
-
-
-def byte_fallback_strip() -> Tokenizer:
-    """Llama 2, Mistral: one leading space is removed."""
-    return _with_bytes(
-        _spaces(), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
-    )
-
-
-def byte_fallback_strip_two() -> Tokenizer:
-    """Up to two leading spaces are removed."""
-    return _with_bytes(
-        _spaces(), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 2, 0)
-    )
-
-
-def byte_fallback() -> Tokenizer:
-    """Yi, Gemma: nothing is removed."""
-    return _with_bytes(_spaces(), decoders.ByteFallback(), decoders.Fuse())
-
-
-def byte_fallback_bare() -> Tokenizer:
-    """ByteFallback alone."""
-    return _with_bytes(decoders.ByteFallback())
-
-
-def byte_fallback_replaces() -> Tokenizer:
-    """Literal replaces on the whole text, after a Strip; bytes may spell what they look for."""
-    return _with_bytes(
-        decoders.ByteFallback(),
-        decoders.Fuse(),
-        decoders.Strip("\u2581", 1, 0),
-        decoders.Replace("\u2581", " "),
-        decoders.Replace("  ", "\u2003"),
-    )
-
-
-def byte_fallback_metaspace() -> Tokenizer:
-    """ChatGLM3: bytes may spell U+2581."""
-    return _with_bytes(decoders.ByteFallback(), decoders.Metaspace())
-
-
-def byte_fallback_metaspace_never() -> Tokenizer:
-    """The same without a space to remove."""
-    return _with_bytes(decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="never"))
-
-
-def byte_fallback_silent_special() -> Tokenizer:
-    """Specials whose text is deleted: nothing to see alone, but they end a run of bytes."""
-    return _with_bytes(
-        decoders.Replace("<s>", ""),
-        decoders.Replace("<think>", ""),
-        decoders.ByteFallback(),
-        decoders.Fuse(),
-    )
-
-
-# --- Metaspace, WordPiece, suffixes, CTC ----------------------------------------------------------
-
-
-def metaspace_always() -> Tokenizer:
-    """T5: every U+2581 of the first piece vanishes."""
-    return _tokenizer(decoders.Metaspace(prepend_scheme="always"))
-
-
-def metaspace_first() -> Tokenizer:
-    """Decodes as ``always`` does."""
-    return _tokenizer(decoders.Metaspace(prepend_scheme="first"))
-
-
-def metaspace_never() -> Tokenizer:
-    """The first piece keeps its space."""
-    return _tokenizer(decoders.Metaspace(prepend_scheme="never"))
-
-
-def metaspace_underscore() -> Tokenizer:
-    """Another letter stands for the space; Fuse and Strip follow."""
-    strip = decoders.Strip("x", 1, 0)
-    return _tokenizer([decoders.Metaspace(replacement="_"), decoders.Fuse(), strip])
-
-
 def metaspace_unigram() -> Tokenizer:
     """A unigram model: one text may have several ids, a special's text too."""
     pieces = [*PIECES, "<s>", "<s>", "\u2581a", "l", "l"]
@@ -240,55 +140,6 @@ def metaspace_unigram() -> Tokenizer:
     return tokenizer
 
 
-def wordpiece() -> Tokenizer:
-    """BERT."""
-    return _tokenizer(decoders.WordPiece())
-
-
-def wordpiece_plain() -> Tokenizer:
-    """No clean-up, another prefix."""
-    return _tokenizer(decoders.WordPiece(prefix="_", cleanup=False))
-
-
-def wordpiece_strip() -> Tokenizer:
-    """Fuse and a Strip of the whole text."""
-    return _tokenizer([decoders.WordPiece(), decoders.Fuse(), decoders.Strip(" ", 3, 0)])
-
-
-def bpe_suffix() -> Tokenizer:
-    """GPT-1."""
-    return _tokenizer(decoders.BPEDecoder())
-
-
-def bpe_suffix_short() -> Tokenizer:
-    """A suffix of one letter, replaces on the whole text."""
-    replace = decoders.Replace("e l", "E")
-    return _tokenizer([decoders.BPEDecoder(suffix="|"), decoders.Fuse(), replace])
-
-
-def ctc() -> Tokenizer:
-    """wav2vec 2; the pad is special, so skipping takes it out before repeats are merged."""
-    return _tokenizer(decoders.CTC())
-
-
-def ctc_plain() -> Tokenizer:
-    """No clean-up; the pad is an ordinary token."""
-    return _tokenizer(decoders.CTC(pad_token="e", word_delimiter_token="_", cleanup=False))
-
-
-def ctc_metaspace() -> Tokenizer:
-    """CTC over pieces with U+2581."""
-    return _tokenizer([decoders.CTC(), decoders.Metaspace()])
-
-
-# --- pieces that are text already -----------------------------------------------------------------
-
-
-def no_decoder() -> Tokenizer:
-    """Pieces joined with one space."""
-    return _tokenizer(None)
-
-
 def word_level() -> Tokenizer:
     """Another model, no decoder."""
     tokenizer = Tokenizer(models.WordLevel(_vocabulary(PIECES), unk_token="<unk>"))
@@ -297,49 +148,9 @@ def word_level() -> Tokenizer:
     return tokenizer
 
 
-def empty_sequence() -> Tokenizer:
-    """Pieces joined with nothing."""
-    return _tokenizer([])
-
-
-def fuse() -> Tokenizer:
-    """The same, said twice and in nested sequences."""
-    return _tokenizer(
-        [decoders.Sequence([decoders.Fuse(), decoders.Sequence([])]), decoders.Fuse()]
-    )
-
-
-def replace_in_pieces() -> Tokenizer:
-    """Two literal replaces, each within a piece: what is split over two is left alone."""
-    return _tokenizer([decoders.Replace("xx", "x"), decoders.Replace("x", "\u2581x"), _spaces()])
-
-
-def regex_in_pieces() -> Tokenizer:
-    """A regular expression within each piece, then byte fallback."""
-    regex = decoders.Replace(Regex("[\u2581_]+"), " ")
-    return _with_bytes(regex, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0))
-
-
-def strip_in_pieces() -> Tokenizer:
-    """Each piece loses its leading spaces, and the text its first letter."""
-    strip, first = decoders.Strip(" ", 2, 0), decoders.Strip("l", 1, 0)
-    return _tokenizer([_spaces(), strip, decoders.Fuse(), first])
-
-
-def replaces_after_fuse() -> Tokenizer:
-    """Literal replaces of the whole text that feed one another."""
-    pairs = [("xx", "x"), ("x\u2581", "<"), ("l", ""), ("\u2581a", "\u2581"), ("<<", "x")]
-    return _tokenizer([decoders.Fuse(), *(decoders.Replace(*pair) for pair in pairs)])
-
-
-def empty_pattern_in_pieces() -> Tokenizer:
-    """An empty pattern puts its content between all letters of a piece."""
-    return _tokenizer([decoders.Replace("", "-"), decoders.Fuse()])
-
-
 def normalized_specials() -> Tokenizer:
     """Old Llama 2 files: tokenizers 0.23 and later show these specials in another spelling."""
-    tokenizer = _tokenizer([_spaces(), decoders.Fuse(), decoders.Strip(" ", 1, 0)], special=[])
+    tokenizer = _tokenizer([SPACES, FUSE, decoders.Strip(" ", 1, 0)], special=[])
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("\u2581"), normalizers.Replace("<bos>", "")]
     )
@@ -350,37 +161,12 @@ def normalized_specials() -> Tokenizer:
 
 def no_longer_special() -> Tokenizer:
     """Added as special, then as ordinary: the library reports the latter, and skips it still."""
-    tokenizer = _tokenizer([decoders.Fuse()])
+    tokenizer = _tokenizer([FUSE])
     tokenizer.add_tokens([AddedToken("<s>", special=False, normalized=False)])
     return tokenizer
 
 
-# --- not to be compiled ---------------------------------------------------------------------------
-
-
-def regex_after_fuse() -> Tokenizer:
-    """A regular expression may look at the whole text."""
-    return _tokenizer([_spaces(), decoders.Fuse(), decoders.Replace(Regex(" +"), " ")])
-
-
-def strip_stop() -> Tokenizer:
-    """Strip at the end waits for the end; it panics on an empty text."""
-    return _tokenizer([decoders.Fuse(), decoders.Strip("x", 0, 1)])
-
-
-def metaspace_after_fuse() -> Tokenizer:
-    """The first piece is then the whole text."""
-    return _tokenizer([decoders.Fuse(), decoders.Metaspace(prepend_scheme="never")])
-
-
-def metaspace_strip_unfused() -> Tokenizer:
-    """Strip of pieces that Metaspace has gone over."""
-    return _tokenizer([decoders.Metaspace(), decoders.Strip(" ", 1, 0)])
-
-
-def strip_after_replace() -> Tokenizer:
-    """A Strip of text in which something was replaced."""
-    return _tokenizer([decoders.Fuse(), _spaces(), decoders.Strip(" ", 1, 0)])
+# --- all of them ----------------------------------------------------------------------------------
 
 
 class _Upper:
@@ -390,65 +176,129 @@ class _Upper:
         return [token.replace("\u2581", " ").upper() for token in tokens]
 
 
-def python_decoder() -> Tokenizer:
-    """A decoder whose rules are not known."""
-    return _tokenizer(decoders.Decoder.custom(_Upper()))
+Decoding = decoders.Decoder | Sequence[decoders.Decoder] | None
+FUSE, BYTES = decoders.Fuse(), decoders.ByteFallback()
+SPACES = decoders.Replace("\u2581", " ")
+
+BYTE_LEVEL: dict[str, Decoding] = {
+    # The byte alphabet and much that is not in it.
+    "byte_level": decoders.ByteLevel(),
+    # Strip and Replace on the one text that ByteLevel gives.
+    "byte_level_fused": [
+        decoders.ByteLevel(),
+        decoders.Strip(" ", 2, 0),
+        decoders.Replace("xx", "y "),
+    ],
+}
+WITH_BYTES: dict[str, Decoding] = {
+    # Llama 2, Mistral: one leading space is removed.
+    "byte_fallback_strip": [SPACES, BYTES, FUSE, decoders.Strip(" ", 1, 0)],
+    "byte_fallback_strip_two": [SPACES, BYTES, FUSE, decoders.Strip(" ", 2, 0)],
+    # Yi, Gemma: nothing is removed.
+    "byte_fallback": [SPACES, BYTES, FUSE],
+    "byte_fallback_bare": [BYTES],
+    # Literal replaces on the whole text, after a Strip; bytes may spell what they look for.
+    "byte_fallback_replaces": [
+        *(BYTES, FUSE, decoders.Strip("\u2581", 1, 0), SPACES),
+        decoders.Replace("  ", "\u2003"),
+    ],
+    # ChatGLM3: bytes may spell U+2581.
+    "byte_fallback_metaspace": [BYTES, decoders.Metaspace()],
+    "byte_fallback_metaspace_never": [BYTES, decoders.Metaspace(prepend_scheme="never")],
+    # Specials whose text is deleted: nothing to see alone, but they end a run of bytes.
+    "byte_fallback_silent_special": [
+        *(decoders.Replace("<s>", ""), decoders.Replace("<think>", "")),
+        *(BYTES, FUSE),
+    ],
+    # A regular expression within each piece, then byte fallback.
+    "regex_in_pieces": [
+        *(decoders.Replace(Regex("[\u2581_]+"), " "), BYTES, FUSE),
+        decoders.Strip(" ", 1, 0),
+    ],
+}
+WITHOUT_BYTES: dict[str, Decoding] = {
+    # T5: every U+2581 of the first piece vanishes.
+    "metaspace_always": decoders.Metaspace(prepend_scheme="always"),
+    # Decodes as ``always`` does.
+    "metaspace_first": decoders.Metaspace(prepend_scheme="first"),
+    # The first piece keeps its space.
+    "metaspace_never": decoders.Metaspace(prepend_scheme="never"),
+    # Another letter stands for the space; Fuse and Strip follow.
+    "metaspace_underscore": [
+        decoders.Metaspace(replacement="_"),
+        FUSE,
+        decoders.Strip("x", 1, 0),
+    ],
+    "wordpiece": decoders.WordPiece(),
+    "wordpiece_plain": decoders.WordPiece(prefix="_", cleanup=False),
+    "wordpiece_strip": [decoders.WordPiece(), FUSE, decoders.Strip(" ", 3, 0)],
+    "bpe_suffix": decoders.BPEDecoder(),
+    # A suffix of one letter, replaces on the whole text.
+    "bpe_suffix_short": [decoders.BPEDecoder(suffix="|"), FUSE, decoders.Replace("e l", "E")],
+    # wav2vec 2; the pad is special, so skipping takes it out before repeats are merged.
+    "ctc": decoders.CTC(),
+    # The pad is an ordinary token.
+    "ctc_plain": decoders.CTC(pad_token="e", word_delimiter_token="_", cleanup=False),
+    "ctc_metaspace": [decoders.CTC(), decoders.Metaspace()],
+    # Pieces joined with one space.
+    "no_decoder": None,
+    # Pieces joined with nothing.
+    "empty_sequence": [],
+    # The same, said twice and in nested sequences.
+    "fuse": [decoders.Sequence([FUSE, decoders.Sequence([])]), FUSE],
+    # Two literal replaces, each within a piece: what is split over two is left alone.
+    "replace_in_pieces": [
+        *(decoders.Replace("xx", "x"), decoders.Replace("x", "\u2581x")),
+        SPACES,
+    ],
+    # Each piece loses its leading spaces, and the text its first letter.
+    "strip_in_pieces": [
+        *(SPACES, decoders.Strip(" ", 2, 0), FUSE),
+        decoders.Strip("l", 1, 0),
+    ],
+    # Literal replaces of the whole text that feed one another.
+    "replaces_after_fuse": [
+        *(FUSE, decoders.Replace("xx", "x"), decoders.Replace("x\u2581", "<")),
+        *(decoders.Replace("l", ""), decoders.Replace("\u2581a", "\u2581")),
+        decoders.Replace("<<", "x"),
+    ],
+    # An empty pattern puts its content between all letters of a piece.
+    "empty_pattern_in_pieces": [decoders.Replace("", "-"), FUSE],
+}
+UNKNOWN_RULES: dict[str, Decoding] = {
+    # A regular expression may look at the whole text.
+    "regex_after_fuse": [SPACES, FUSE, decoders.Replace(Regex(" +"), " ")],
+    # Strip at the end waits for the end; it panics on an empty text.
+    "strip_stop": [FUSE, decoders.Strip("x", 0, 1)],
+    # The first piece is then the whole text.
+    "metaspace_after_fuse": [FUSE, decoders.Metaspace(prepend_scheme="never")],
+    # Strip of pieces that Metaspace has gone over.
+    "metaspace_strip_unfused": [decoders.Metaspace(), decoders.Strip(" ", 1, 0)],
+    # A Strip of text in which something was replaced.
+    "strip_after_replace": [FUSE, SPACES, decoders.Strip(" ", 1, 0)],
+    "python_decoder": decoders.Decoder.custom(_Upper()),
+}
 
 
-# --- all of them ----------------------------------------------------------------------------------
+def _builders(
+    found: Mapping[str, Decoding], pieces: Sequence[str]
+) -> dict[str, Callable[[], Tokenizer]]:
+    return {name: partial(_tokenizer, decoder, pieces) for name, decoder in found.items()}
 
 
-def _by_name(*builders: Callable[[], Tokenizer]) -> dict[str, Callable[[], Tokenizer]]:
-    return {builder.__name__: builder for builder in builders}
-
-
-ZOO = _by_name(
-    byte_level_trained,
-    byte_level,
-    byte_level_fused,
-    byte_fallback_strip,
-    byte_fallback_strip_two,
-    byte_fallback,
-    byte_fallback_bare,
-    byte_fallback_replaces,
-    byte_fallback_metaspace,
-    byte_fallback_metaspace_never,
-    byte_fallback_silent_special,
-    metaspace_always,
-    metaspace_first,
-    metaspace_never,
-    metaspace_underscore,
-    metaspace_unigram,
-    wordpiece,
-    wordpiece_plain,
-    wordpiece_strip,
-    bpe_suffix,
-    bpe_suffix_short,
-    ctc,
-    ctc_plain,
-    ctc_metaspace,
-    no_decoder,
-    word_level,
-    empty_sequence,
-    fuse,
-    replace_in_pieces,
-    regex_in_pieces,
-    strip_in_pieces,
-    replaces_after_fuse,
-    empty_pattern_in_pieces,
-    normalized_specials,
-    no_longer_special,
-)
+ZOO: dict[str, Callable[[], Tokenizer]] = {
+    "byte_level_trained": byte_level_trained,
+    **_builders(BYTE_LEVEL, _byte_level_pieces()),
+    **_builders(WITH_BYTES, [*BYTE_PIECES, *PIECES]),
+    **_builders(WITHOUT_BYTES, PIECES),
+    "metaspace_unigram": metaspace_unigram,
+    "word_level": word_level,
+    "normalized_specials": normalized_specials,
+    "no_longer_special": no_longer_special,
+}
 """Every decoder family that compiles to a table and rules."""
 
-UNCOMPILED = _by_name(
-    regex_after_fuse,
-    strip_stop,
-    metaspace_after_fuse,
-    metaspace_strip_unfused,
-    strip_after_replace,
-    python_decoder,
-)
+UNCOMPILED = _builders(UNKNOWN_RULES, PIECES)
 """Decoders that only their own library can follow."""
 
 

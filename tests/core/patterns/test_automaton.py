@@ -12,7 +12,6 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from streamdec.core.patterns import automaton, matcher
-from streamdec.core.patterns.automaton import State
 from streamdec.core.patterns.compile import read_pattern, read_patterns
 from streamdec.core.patterns.matcher import matcher_of
 
@@ -83,35 +82,6 @@ def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str)
         tracemalloc.stop()
     assert taken <= found.num_bytes + 20_000
     assert taken <= 3_500_000
-
-
-def test_states_are_compared_without_the_letters_that_they_have_met() -> None:
-    found = read_pattern("ab", None).automaton
-    state, _ = found.step(found.blank, "a")
-    found.step(state, "x")
-    twin, other = State(state.paths, state.before), State((), state.before)
-    assert (len(state), len(twin), len(other)) == (1, 0, 0)
-    assert (state == twin, state != twin) == (True, False)
-    assert (other == twin, other != twin) == (False, True)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "reach"),
-    [
-        ("ab", 0),
-        ("^a", 0),
-        ("(?<=)a", 0),
-        (r"\ba", 1),
-        ("(?m)^a", 1),
-        ("(?<=ab)c", 2),
-        (r"(?<=\bab)c", 3),
-        ("(?<=^ab)c", 2),
-        ("(?<=(?<=ab)cd)e", 4),
-        ("(?<=(?<!(?<=ab)c(?m:^))d)e|(?<!a)b", 4),
-    ],
-)
-def test_how_far_a_pattern_looks_back(pattern: str, reach: int) -> None:
-    assert read_pattern(pattern, None).automaton.reach == reach
 
 
 @pytest.mark.parametrize("most", [1, 20, 200])

@@ -80,84 +80,6 @@ def test_a_match_is_one_of_re(flags: str, pattern: str, text: str) -> None:
     assert (hit.text if hit else None) == expected if text else hit is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "end"),
-    [
-        (r"(?m)\Aab", "x\nab", None),
-        (r"(?m)\Aab", "ab", 2),
-        (r"(?m)^ab", "x\nab", 4),
-        (r"(?m)(?-m:^)ab", "x\nab", None),
-        (r"(?m)(?<=\Aa)b", "x\nab", None),
-        (r"(?m)(?<=\Aa)b", "ab", 2),
-        (r"(?m)(?<=^a)b", "x\nab", 4),
-        (r"(?m)\n\Aab", "x\nab", None),
-        (r"(?m)(?<!\A)ab", "abxab", 5),
-        (r"(?m:\A)ab|\Ab", "\nab", None),
-    ],
-)
-def test_the_beginning_of_the_text_and_of_a_line(pattern: str, text: str, end: int | None) -> None:
-    found = re.compile(pattern).search(text)
-    assert (found.end() if found else None) == end
-    matcher = stops_of(pattern)
-    _, hit = matcher.step(matcher.start, text)
-    assert (hit.end if hit else None) == end
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        ("^ab", "ab"),
-        (r"\Aab", "ab"),
-        (r"(?m)\Aab", "ab"),
-        ("(?m)^ab", "ab"),
-        (r"(?<=\A-)ab", "-ab"),
-    ],
-)
-def test_skipped_text_ends_at_a_beginning(pattern: str, text: str) -> None:
-    """Skipped text is a section that ended: the next text is at a beginning."""
-    matcher = stops_of(pattern)
-    begun = matcher.skip(matcher.start, "some")
-    assert matcher.step(begun, text)[1]
-    assert not matcher.step(begun, f"x{text}")[1]
-    later = matcher.skip(begun, "text")
-    assert matcher.skip(matcher.start, "sometext") == later
-    assert matcher.step(later, text)[1]
-    if text[0] == "-":
-        assert not matcher.step(matcher.skip(begun, "-"), "ab")[1]
-
-
-# --- what wins
-
-
-def test_text_that_is_shown_is_not_jailed() -> None:
-    matcher = stops_of(r"ab+c", shown=True, hidden=["bbx"])
-    tail, _ = matcher.step(matcher.start, "-abb")
-    assert (matcher.text(tail), matcher.jailed(tail)) == ("abb", "bb")
-    _, hit = matcher.step(tail, "c-")
-    assert hit
-    assert hit == ("ab+c", True, 1, "abbc")
-    _, hit = matcher.step(tail, "x")
-    assert hit
-    assert hit == ("bbx", False, 1, "bbx")
-
-
-@pytest.mark.parametrize(
-    ("sources", "hidden", "expected"),
-    [
-        (["a.c"], ["bc"], "a.c"),  # the longest
-        ([".c"], ["abc"], "abc"),
-        (["a.c"], ["abc"], "abc"),  # then a string
-        (["ab.", "a.c"], [], "ab."),  # then the first pattern
-        (["ab?c|abc"], ["b"], "b"),  # the first that is complete
-    ],
-)
-def test_which_stop_wins(sources: list[str], hidden: list[str], expected: str) -> None:
-    matcher = stops_of(*sources, hidden=hidden)
-    _, hit = matcher.step(matcher.start, "xabc")
-    assert hit
-    assert hit.stop == expected
-
-
 # --- contexts
 
 ACTIONS = st.lists(
@@ -252,13 +174,6 @@ def test_a_context_does_not_depend_on_earlier_texts() -> None:
         assert contexts[0] == contexts[1]
 
 
-def test_the_contexts_that_a_matcher_keeps_are_counted() -> None:
-    patterns = read_patterns(["(?<=[^b]c)x"], None)
-    used, unused = (matcher_of((), (), patterns) for _ in range(2))  # with the same automaton
-    used.step(used.start, "abc cb")
-    assert used.num_bytes >= unused.num_bytes + 300
-
-
 @pytest.mark.parametrize(
     ("pattern", "context"),
     [
@@ -281,14 +196,6 @@ def test_a_context_that_a_pattern_cannot_have_is_rejected(
 ) -> None:
     with pytest.raises(ValueError, match="context"):
         stops_of(pattern).tail_after(context)
-
-
-def test_the_first_context() -> None:
-    contexts = {"ab": (), r"\ba": (), "^a": ("",), r"(?<!\Ab)a": ("",), "(?<=b)a": ()}
-    for pattern, context in contexts.items():
-        matcher = stops_of(pattern)
-        assert matcher.context(matcher.start) == context
-        assert matcher.tail_after(context) == matcher.start
 
 
 def test_lone_surrogates_in_the_text_are_other_letters_in_a_context() -> None:
