@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import benchmarks
 from benchmarks import page, subjects
 from benchmarks.cases import CASES
+from benchmarks.peers.kit import COMMAND, Kit
 from benchmarks.runner import FULL, QUICK, Report, run
 from benchmarks.subjects import Subject
 
@@ -27,11 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in asked.tokenizer or []:
         if not path.exists():
             parser.error(f"no such tokenizer: {path}")
+    if asked.peers and not asked.peers.is_dir():
+        parser.error(f"no such folder of peers: {asked.peers} ({COMMAND} FOLDER fetches them)")
     cases = [case for case in CASES if not asked.table or case.table in asked.table]
+    if not asked.peers:
+        cases = [case for case in cases if case.table != "peers"]
     report = Report(is_quick=asked.quick)
     with TemporaryDirectory() as folder:
-        effort = QUICK if asked.quick else FULL
-        run(cases, _subjects(asked, Path(folder)), effort, report)
+        found = [*_subjects(asked, Path(folder))]
+        for subject in found:
+            subject.kit = Kit(asked.peers) if asked.peers else None
+        run(cases, found, QUICK if asked.quick else FULL, report)
     sys.stdout.write(page.as_text(report))
     if asked.json:
         report.save(asked.json)
@@ -59,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a tokenizer.json or its folder, instead of the trained ones; may be repeated",
     )
+    add("--peers", type=Path, metavar="FOLDER", help=f"a folder that {COMMAND} FOLDER filled")
     add("--table", action="append", choices=tables, help="only this table; may be repeated")
     add("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     add("--write", type=Path, metavar="FILE", help="only write these figures into the pages")

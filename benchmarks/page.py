@@ -21,6 +21,7 @@ RESULTS = ROOT / "benchmarks" / "results.json"
 PLACE = re.compile(r"<!-- ([a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
 ABSENT = "–"
 README_TABLES = ("answers", "rounds", "imports")
+WRONG = "\n\\* The text is not that of `Tokenizer.decode`.\n"
 
 
 def write(report: Report) -> None:
@@ -65,7 +66,8 @@ def _table(figures: Sequence[Figure], report: Report) -> str:
         cells = [_cell(report.get(subject, table, row)) for subject in subjects]
         goal = [ABSENT if at_most is None else times(at_most)] if goals else []
         body.append([row, baseline or ABSENT, *cells, *goal])
-    return _markdown(head, body)
+    note = WRONG if any(figure.is_wrong for figure in figures) else ""
+    return f"{_markdown(head, body)}{note}"
 
 
 def _cell(figure: Figure | None) -> str:
@@ -74,7 +76,7 @@ def _cell(figure: Figure | None) -> str:
         return ABSENT
     value = size(figure.value) if figure.unit == "B" else duration(figure.value)
     ratio = "" if figure.ratio is None else f" ({times(figure.ratio)})"
-    return value + ratio.replace(" ×", "\N{NO-BREAK SPACE}×")
+    return value + ratio.replace(" ×", "\N{NO-BREAK SPACE}×") + ("\\*" if figure.is_wrong else "")
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -84,7 +86,8 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _setting(report: Report) -> str:
     known = dict(report.environment)
-    versions = ", ".join(f"{name} {known[name]}" for name in ("tokenizers", "fastokens"))
+    names = ("tokenizers", "fastokens", "vllm", "sglang", "mlx-lm", "transformers")
+    versions = ", ".join(f"{name} {known[name]}" for name in names if name in known)
     machine = f"{known['processor']}, {known['processors']} cores, {known['system']}"
     quick = " in a quick run" if report.is_quick else ""
     return f"{known['date']}{quick}, {known['python']}, {versions}; {machine}"

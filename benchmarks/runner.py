@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import tokenizers
 
+from benchmarks.peers.kit import PeerMissingError
 from benchmarks.subjects import Subject
 from streamdec.bench.clock import Spread, in_turns
 from streamdec.tokenizers.tokenizer_report import versions_of
@@ -33,11 +34,13 @@ class Effort:
     """Requests of a round, and streams that are alive at the same time."""
     long: int
     """Tokens of the longest stream."""
+    peer_tokens: int
+    """Tokens of a stream of another project, most of which are slower."""
 
 
-FULL = Effort(rounds=15, tokens=4_096, requests=1_000, long=1_000_000)
-QUICK = Effort(rounds=3, tokens=1_024, requests=100, long=32_768)
-MOMENT = Effort(rounds=1, tokens=128, requests=3, long=1_024)
+FULL = Effort(rounds=15, tokens=4_096, requests=1_000, long=1_000_000, peer_tokens=512)
+QUICK = Effort(rounds=3, tokens=1_024, requests=100, long=32_768, peer_tokens=256)
+MOMENT = Effort(rounds=1, tokens=128, requests=3, long=1_024, peer_tokens=64)
 """For the test that runs each case once."""
 
 
@@ -74,14 +77,16 @@ def timed(
     setup: Callable[[], Callable[[], object]],
     tokens: int,
     check: Callable[[], tuple[object, object]] | None = None,
+    *,
+    clock: Callable[[], int] = thread_time_ns,
 ) -> Work:
     """Return work that times what ``setup`` returns, in nanoseconds for each of ``tokens``."""
 
     def sample() -> float:
         action = setup()
-        start = thread_time_ns()
+        start = clock()
         action()
-        return (thread_time_ns() - start) / tokens
+        return (clock() - start) / tokens
 
     return Work(sample, "ns", check)
 
@@ -105,6 +110,8 @@ class Figure:
     ratio: float | None = None
     """The median of the ratios of all rounds."""
     at_most: float | None = None
+    is_wrong: bool = False
+    """Whether the text of another project is not that of ``decode``."""
 
 
 @dataclass
@@ -145,11 +152,13 @@ class Report:
 def run(cases: Sequence[Case], subjects: Iterable[Subject], effort: Effort, report: Report) -> None:
     """Run ``cases`` on ``subjects``, table by table. The rows of a table take turns.
 
-    A result that fails its check is a failure.
+    A result that fails its check is a failure; in a row of another project it is only marked.
     """
     tables = dict.fromkeys(case.table for case in cases)
     report.environment = environment()
     for subject in subjects:
+        if subject.kit is not None:
+            report.environment |= subject.kit.versions
         for table in tables:
             sys.stderr.write(f"{subject.name}: {table}\n")
             _run_table([case for case in cases if case.table == table], subject, effort, report)
@@ -157,12 +166,17 @@ def run(cases: Sequence[Case], subjects: Iterable[Subject], effort: Effort, repo
 
 def _run_table(cases: Sequence[Case], subject: Subject, effort: Effort, report: Report) -> None:
     works: dict[str, Work] = {}
+    wrong: set[str] = set()
     for case in cases:
-        work = case.make(subject, effort)
+        try:
+            work = case.make(subject, effort)
+        except PeerMissingError as error:
+            sys.stderr.write(f"{subject.name}, {case.table}, {case.row}: {error}\n")
+            continue
         if work is not None:
             works[case.row] = work
-            if not _passes(work):
-                report.failures.append(f"{subject.name}, {case.table}, {case.row}")
+            if not _passes(work, f"{subject.name}, {case.table}, {case.row}", report, case):
+                wrong.add(case.row)
     samples = in_turns({row: work.sample for row, work in works.items()}, effort.rounds)
     for case in cases:
         if case.row in works:
@@ -170,6 +184,8 @@ def _run_table(cases: Sequence[Case], subject: Subject, effort: Effort, report: 
             report.figures.append(
                 _figure(case, subject.name, samples.time(case.row), works[case.row].unit, ratio)
             )
+            if case.row in wrong:
+                report.figures[-1] = Figure(**{**asdict(report.figures[-1]), "is_wrong": True})
 
 
 def _figure(case: Case, subject: str, value: Spread, unit: str, ratio: Spread | None) -> Figure:
@@ -180,11 +196,15 @@ def _figure(case: Case, subject: str, value: Spread, unit: str, ratio: Spread | 
     )
 
 
-def _passes(work: Work) -> bool:
+def _passes(work: Work, where: str, report: Report, case: Case) -> bool:
     if work.check is None:
         return True
     pairs = [work.check() for _ in range(2)]
-    return all(found == expected for found, expected in pairs)
+    if all(found == expected for found, expected in pairs):
+        return True
+    if not getattr(case.make, "is_peer", False):
+        report.failures.append(where)
+    return False
 
 
 def environment() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from benchmarks import texts
+from benchmarks.peers.kit import Kit
 from streamdec import HuggingFaceTokenizer
 from streamdec.locks import cached_property
 
@@ -36,7 +37,15 @@ class Subject:
         self.path = path
         self.library: Tokenizer = Tokenizer.from_file(str(path))
         self.tokenizer = HuggingFaceTokenizer(self.library)
+        self.kit: Kit | None = None
+        """The peers, if the user has fetched them."""
         self._size = size
+
+    @property
+    def rule(self) -> str:
+        """The class of the rule that joins its tokens, or "window" if there is only ``decode``."""
+        rules = self.tokenizer.rules
+        return type(rules.rule).__name__ if rules else "window"
 
     def expected(self, token_ids: Sequence[int]) -> str:
         """Return the text, as the library decodes all ids at once."""

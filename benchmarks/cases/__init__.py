@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.cases.answers import ANSWERS, IMPORTS, ROUNDS
+from benchmarks.cases.frontend import FRONTEND
+from benchmarks.cases.peers import PEERS
 from benchmarks.cases.streams import COLD, GROWTH, IDS, LONE, MEMORY, STEPS
 
 __all__ = ["CASES"]
@@ -17,4 +19,6 @@ CASES = (
     *GROWTH,
     *LONE,
     *MEMORY,
+    *FRONTEND,
+    *PEERS,
 )
