@@ -11,7 +11,6 @@ text. Any other chain has no ``rules``, and only the library's own ``decode`` gi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
@@ -33,7 +32,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import guarded, state_of
 
 Stage = dict[str, Any]
 """One decoder of a chain, as the library's JSON has it."""
@@ -47,11 +46,9 @@ def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
     if decoder is None:
         return None
     try:
-        # Not to_str, which some decoders of the library do not have.
-        state = guarded(decoder.__getstate__)
+        return list(_flattened(state_of(decoder)))
     except TokenizerLibraryError:
         return [{"type": "custom"}]
-    return list(_flattened(json.loads(state)))
 
 
 def _flattened(stage: Stage) -> Iterator[Stage]:

@@ -9,7 +9,6 @@ Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalize
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +21,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import TokenizerLibraryError, warn
 from streamdec.protocols import ByteLevel
 from streamdec.protocols import Tokenizer as AnyTokenizer
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import guarded, state_of
 
 _SHOWN = 3
 _TEXT = "a b"
@@ -93,7 +92,7 @@ def _of_post_processor(library: Tokenizer) -> Iterator[Caveat]:
     """Find tokens around a text whose ids are not those of the table."""
     if library.post_processor is None:
         return
-    state: dict[str, Any] = json.loads(guarded(library.post_processor.__getstate__))
+    state: dict[str, Any] = state_of(library.post_processor)
     named: list[tuple[str, int]] = []
     for part in (state, *state.get("processors", ())):
         named += (tuple(part[key]) for key in ("sep", "cls") if key in part)

@@ -27,7 +27,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
-from streamdec.folders.assembled import json_of_pieces
+from streamdec.folders.assembled import tokenizer_of_pieces
 from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
@@ -294,8 +294,7 @@ class GGUFTokenizer(BaseTokenizer):
             adds_prefix=self._strips,
             removes_spaces=False,
         )
-        content = json_of_pieces(proto, self._tokens, is_legacy=True)
-        return guarded(Tokenizer.from_buffer, content)
+        return tokenizer_of_pieces(proto, self._tokens, is_legacy=True)
 
     def _bpe(self) -> Tokenizer:
         if not self._merges:

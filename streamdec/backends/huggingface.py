@@ -118,14 +118,16 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def _take(self, source: Source) -> str:
         """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
-        self.name, made = source.name, source.assembled
+        self.name, assembled = source.name, None
         self._folder = None if source.path is None else source.path.parent
         shown = self.name if source.path is None else repr(str(source.path))
-        self._tokenizer, self.renumbered = parse(source.content, shown)
-        self._had_dropout = switch_off_dropout(self._tokenizer, shown)
-        if made is not None:
-            self._roles = made.tokens.roles
-        digest = hashlib.sha256(source.content).hexdigest() if made is None else made.sha256
+        if source.made is None:
+            digest = hashlib.sha256(source.content).hexdigest()
+            self._tokenizer, self.renumbered = parse(source.content, shown)
+            self._had_dropout = switch_off_dropout(self._tokenizer, shown)
+        else:
+            self._tokenizer, assembled, digest = source.made
+            self._roles = assembled.roles
         if self._model_size > _MOST_ASKED:
             self._file_hash = digest[:16]
         if source.applies and self._folder is not None:
@@ -135,10 +137,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
                     source.content,
                     self._folder,
                     is_asked=source.is_asked,
-                    assembled=made,
+                    assembled=assembled,
                 )
             except TokenizerLoadError as error:
-                if made is not None:
+                if assembled is not None:
                     raise
                 hint = "apply_tokenizer_config=False loads only the tokenizer.json"
                 raise type(error)(f"{error} ({hint})") from error

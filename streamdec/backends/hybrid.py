@@ -120,7 +120,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             "seconds": {"huggingface": perf_counter() - started},
         }
         self.report = TokenizerReport(**told | report)
-        is_changed = self.tokenizer_config_changes or self._had_dropout or source.assembled
+        is_changed = self.tokenizer_config_changes or self._had_dropout or source.made
         self._begin_trial(self._as_json if is_changed else lambda: source.content, options)
 
     def _as_json(self) -> bytes:

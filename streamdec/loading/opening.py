@@ -111,8 +111,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    made = from_sentencepiece(path)
-    return Source(made.content, str(path), path, applies, assembled=made)
+    return Source(b"", str(path), path, applies, is_asked, from_sentencepiece(path))
 
 
 def _of_other_format(found: Detected, place: Place) -> BaseTokenizer:

@@ -54,7 +54,7 @@ def loaded_by_library(tokens: Tokens) -> AddedVocabulary | None:
     """The same as ``tokens.loaded``, by the library itself; None where that is None."""
     if tokens.loaded is None or tokens.json is None:
         return None
-    builds = tokens.folder.chosen.cls is not None and tokens.folder.chosen.cls.builds
+    builds = tokens.folder.is_built
     base = {**tokens.json, "added_tokens": [], "post_processor": None} if builds else tokens.json
     vocabulary = AddedVocabulary(json.dumps(base))
     vocabulary._tokenizer.add_tokens(tokens.to_add())
