@@ -114,7 +114,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = None
-            self._forget()
 
     def _take(self, source: Source) -> str:
         """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
@@ -144,12 +143,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
                     raise
                 hint = "apply_tokenizer_config=False loads only the tokenizer.json"
                 raise type(error)(f"{error} ({hint})") from error
-        self._forget()
         return digest
-
-    def _forget(self) -> None:
-        self._skipped: dict[int, bool] = {}
-        self._last_asked: tuple[int, str | None] = (-1, None)
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
@@ -161,7 +155,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update((name, state[name]) for name in _KEPT)
-        self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
         # The library's JSON loses ids after holes.
@@ -177,7 +170,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             before = [AddedToken(token.content, special=True) for token in tokens]
             guarded(self._tokenizer.add_tokens, before)
             guarded(self._tokenizer.add_tokens, tokens)
-            self._forget()
+            self._skipped.clear()
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
         return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}
@@ -254,16 +247,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return "tokenizers", encode
 
     def id_to_token(self, token_id: int) -> str | None:
-        # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.
-        asked, text = self._last_asked
-        if asked == token_id and type(token_id) is int:
-            return text
         try:
-            text = self._tokenizer.id_to_token(token_id)
+            return self._tokenizer.id_to_token(token_id)
         except OverflowError:
             return None
-        self._last_asked = token_id, text
-        return text
 
     def token_to_id(self, token: str) -> int | None:
         try:

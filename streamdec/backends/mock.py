@@ -47,7 +47,8 @@ class MockTokenizer(BaseTokenizer):
     tokenizer_type = "mock"
 
     def __init__(self) -> None:
-        self._pieces: Mapping[int, Piece] = {i: word for word, i in _ALL_WORDS.items()}
+        self._names = {i: word for word, i in _ALL_WORDS.items()}
+        self._pieces: Mapping[int, Piece] = self._names
         self._special_ids = frozenset(_SPECIAL_WORDS.values())
         self._rules = TextRules(Joined(" "))
         self.name = type(self._rules.rule).__name__
@@ -88,6 +89,8 @@ class MockTokenizer(BaseTokenizer):
         elif isinstance(self._rules.rule, RawBytes):
             spell = bytes
         self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
+        pieces = ((i, as_bytes(piece)) for i, piece in self._pieces.items())
+        self._names = {i: piece.decode("utf-8", "backslashreplace") for i, piece in pieces}
         self._special_ids = frozenset(special_ids)
         if strange := self._special_ids - self._pieces.keys():
             raise ValueError(
@@ -102,7 +105,7 @@ class MockTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle only the arguments, without the computed tables."""
-        given = ("name", "_pieces", "_special_ids", "_rules", "_tokens")
+        given = ("name", "_pieces", "_names", "_special_ids", "_rules", "_tokens")
         return {name: getattr(self, name) for name in given}
 
     # --- decoding ---------------------------------------------------------------------------------
@@ -174,26 +177,10 @@ class MockTokenizer(BaseTokenizer):
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
-    def id_to_token(self, token_id: int) -> str | None:
-        r"""Return the piece of ``token_id``, invalid UTF-8 as ``\xff``; None if unknown."""
-        piece = self._pieces.get(token_id)
-        return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
-
     @property
     def _role_texts(self) -> Mapping[str, str]:
         is_table = self._tokens is not None
         return {} if is_table else {"bos_token": "<bos>", "eos_token": "<eos>"}
-
-    def token_to_id(self, token: str) -> int | None:
-        return self._by_name.get(token)
-
-    @cached_property
-    def _by_name(self) -> dict[str | None, int]:
-        return {self.id_to_token(i): i for i in sorted(self._pieces, reverse=True)}
-
-    @property
-    def vocab_size(self) -> int:
-        return max(self._pieces, default=-1) + 1
 
 
 # --- a table of bytes -----------------------------------------------------------------------------
