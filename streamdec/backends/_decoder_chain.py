@@ -11,11 +11,12 @@ text. Any other chain has no ``rules``, and only the library's own ``decode`` gi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from tokenizers import Regex, decoders, pre_tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import (
@@ -146,16 +147,9 @@ def rewriter(stages: list[Stage]) -> Callable[[str], str]:
     if len(stages) == 1 and _is_literal_replace(stages[0]):
         pattern, content = stages[0]["pattern"]["String"], stages[0]["content"]
         return lambda text: text.replace(pattern, content)
-    chain = decoders.Sequence([_element_wise_decoder(stage) for stage in stages])
+    chain = decoders.Sequence([])
+    chain.__setstate__(json.dumps({"type": "Sequence", "decoders": stages}).encode())
     return lambda text: guarded(chain.decode, [text])
-
-
-def _element_wise_decoder(stage: Stage) -> decoders.Decoder:
-    if stage["type"] == "Strip":
-        return decoders.Strip(stage["content"], stage["start"], stage["stop"])
-    pattern = stage["pattern"]
-    find = pattern["String"] if "String" in pattern else Regex(pattern["Regex"])
-    return decoders.Replace(find, stage["content"])
 
 
 def byte_names(rules: TextRules | None) -> list[str]:

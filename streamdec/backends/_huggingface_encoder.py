@@ -225,24 +225,22 @@ class HuggingFaceEncoder(BaseTokenizer):
         """Return a tokenizer without truncation and padding.
 
         Settings are checked each time, because transformers changes those of a shared tokenizer.
+        For special tokens as text, which is a setting of the whole tokenizer, it is a copy.
         """
-        if special == "text":
-            return self._encoder_of_plain_text
-        given = self._tokenizer
-        if given.truncation is None and given.padding is None and not given.encode_special_tokens:
+        is_text, given = special == "text", self._tokenizer
+        is_plain = given.truncation is None and given.padding is None
+        if is_plain and not is_text and not given.encode_special_tokens:
             return given
-        return self._plain_copy
+        if is_text not in self._copies:
+            copied = self._copy()
+            copied.encode_special_tokens = is_text
+            self._copies[is_text] = copied
+        return self._copies[is_text]
 
     @cached_property
-    def _encoder_of_plain_text(self) -> Tokenizer:
-        """A copy that encodes special tokens as text, a setting of the whole tokenizer."""
-        plain = self._copy()
-        plain.encode_special_tokens = True
-        return plain
-
-    @cached_property
-    def _plain_copy(self) -> Tokenizer:
-        return self._copy()
+    def _copies(self) -> dict[bool, Tokenizer]:
+        """The copies that encode special tokens as text, or not."""
+        return {}
 
     def _copy(self) -> Tokenizer:
         """Return a copy without truncation and padding, in a few milliseconds.

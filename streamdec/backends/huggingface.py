@@ -281,13 +281,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def _all_texts(self) -> dict[int, str]:
         """Return the text of every id that has one, ids ascending."""
-        dense = range(self._model_size)
-        texts = self._texts(dense)
-        # Without a hole, these are all ids of the model. Otherwise it has higher ids, too.
-        if len(texts) < len(dense):
-            texts = self._texts({*dense, *guarded(self._tokenizer.get_vocab).values()})
-        texts |= self._texts(self._added_tokens)
-        return dict(sorted(texts.items()))
+        # A vocabulary with two equal tokens lacks one of their ids, and one with holes has others.
+        known = guarded(self._tokenizer.get_vocab).values()
+        return self._texts(sorted({*range(self._model_size), *known, *self._added_tokens}))
 
     def _texts(self, ids: Collection[int]) -> dict[int, str]:
         found = zip(ids, map(self._tokenizer.id_to_token, ids), strict=True)

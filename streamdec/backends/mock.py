@@ -83,12 +83,10 @@ class MockTokenizer(BaseTokenizer):
         self = cls()
         self._rules = _rules_of(decoder)
         self.name = type(self._rules.rule).__name__
-        spell: Callable[[bytes], Piece] = bytes.decode
-        if decoder == "byte_fallback":
-            spell = _byte_fallback_piece
-        elif isinstance(self._rules.rule, RawBytes):
-            spell = bytes
-        self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
+        has_bytes = decoder == "byte_fallback"
+        self._pieces = {
+            i: _spelled(token, i, self._rules, has_bytes) for i, token in enumerate(tokens)
+        }
         pieces = ((i, as_bytes(piece)) for i, piece in self._pieces.items())
         self._names = {i: piece.decode("utf-8", "backslashreplace") for i, piece in pieces}
         self._special_ids = frozenset(special_ids)
@@ -155,9 +153,9 @@ class MockTokenizer(BaseTokenizer):
 
     def _longest(self, data: bytes) -> Iterator[int]:
         """Yield the id of the longest token at each place. Raises EncodeError."""
-        start = 0
+        most_bytes, start = max(map(len, self._id_of_bytes), default=0), 0
         while start < len(data):
-            most = min(self._most_bytes, len(data) - start)
+            most = min(most_bytes, len(data) - start)
             ends = (start + length for length in range(most, 0, -1))
             end = next((end for end in ends if data[start:end] in self._id_of_bytes), None)
             if end is None:
@@ -170,10 +168,6 @@ class MockTokenizer(BaseTokenizer):
     def _id_of_bytes(self) -> dict[bytes, int]:
         tokens = reversed([*enumerate(self._tokens or ())])
         return {data: i for i, data in tokens if data and i not in self._special_ids}
-
-    @cached_property
-    def _most_bytes(self) -> int:
-        return max(map(len, self._id_of_bytes), default=0)
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
@@ -197,15 +191,15 @@ def _rules_of(decoder: str | DecodingRule | TextRules) -> TextRules:
     return TextRules(_NAMED[decoder])
 
 
-def _byte_fallback_piece(token: bytes) -> Piece:
-    is_byte = len(token) == 1 and token[0] >= 0x80
-    return f"<0x{token[0]:02X}>" if is_byte else token.decode()
-
-
-def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece:
+def _spelled(token: bytes, index: int, rules: TextRules, has_bytes: bool) -> Piece:
+    """Return the piece of a token; with ``has_bytes``, single bytes are named."""
     if not isinstance(token, bytes):
         raise TypeError(f"token {index} must be bytes, such as b'Hi', got {token!r:.40}")
+    if isinstance(rules.rule, RawBytes):
+        return token
+    if has_bytes and len(token) == 1 and token[0] >= 0x80:
+        return f"<0x{token[0]:02X}>"
     try:
-        return spell(token)
+        return token.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"token {index} is not UTF-8: {token!r}") from error

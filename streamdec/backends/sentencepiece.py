@@ -132,7 +132,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
         """
         ids = checked_ids(token_ids).tolist()
-        table = self._shown_bytes if skip_special_tokens else self._bytes
+        table = self._bytes[skip_special_tokens]
         left_out = self._control if skip_special_tokens else {}
         try:
             data = list(map(table.__getitem__, ids))
@@ -152,18 +152,13 @@ class SentencePieceTokenizer(BaseTokenizer):
         return text.lstrip(" ") if self.rules.strip_left[1] else text
 
     @cached_property
-    def _bytes(self) -> list[bytes]:
-        """The bytes of each piece inside a text."""
+    def _bytes(self) -> tuple[list[bytes], list[bytes]]:
+        """The bytes of each piece inside a text, without and with skipping."""
         found = [name.replace(_SPACE, " ").encode() for name in self._names.values()]
         named = (i for i, name in self._names.items() if name.startswith("<0x"))
         for i in (*self._control, *self._unknown, *named):
             found[i] = self.token_bytes(i) or b""
-        return found
-
-    @cached_property
-    def _shown_bytes(self) -> list[bytes]:
-        """The same, and nothing for pieces that are skipped."""
-        return [b"" if i in self._control else data for i, data in enumerate(self._bytes)]
+        return found, [b"" if i in self._control else data for i, data in enumerate(found)]
 
     @cached_property
     def _bytes_of_first(self) -> dict[int, bytes]:
@@ -194,17 +189,14 @@ class SentencePieceTokenizer(BaseTokenizer):
         """The number of spaces that the library removes from the beginning of a text."""
         space = self._processor.PieceToId(_SPACE)
         has_space = self.id_to_token(space) == _SPACE
-        spaced = ([i] for i in range(self._size) if self._is_spaced_word(i))
+        names = self._names.items()
+        spaced = ([i] for i, name in names if name[:1] == _SPACE and name[1:2] not in ("", _SPACE))
         letters = ([space, i] for i in range(self._size) if has_space and i not in self._spaced)
         first = next(spaced, None) or next(letters, None)
         if first is None or self._text(*first).startswith(" "):
             return 0
         is_every = has_space and not self._text(space, space, *first).startswith(" ")
         return _EVERY if is_every else 1
-
-    def _is_spaced_word(self, token_id: int) -> bool:
-        piece = self._names[token_id]
-        return piece.startswith(_SPACE) and piece[1:2] not in ("", _SPACE)
 
     def _text(self, *token_ids: int) -> str:
         """Return the library's own text."""

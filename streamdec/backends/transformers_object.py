@@ -56,17 +56,8 @@ class TransformersTokenizer(BaseTokenizer):
         return text
 
     @cached_property
-    def _special(self) -> dict[str, int]:
-        """The special tokens by their texts, ids ascending."""
-        ids = set(self._given.all_special_ids)
-        return {name: i for i, name in self._names.items() if i in ids}
-
-    @cached_property
     def _skipped_ids(self) -> frozenset[int]:
-        return frozenset(self._special.values())
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        return self._special.items()
+        return frozenset(self._given.all_special_ids).intersection(self._names)
 
     rules = None
     """A class may decode in any way."""

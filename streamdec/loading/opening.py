@@ -12,10 +12,9 @@ from time import perf_counter
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import HybridTokenizer
+from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath.options import FastOptions
 from streamdec.folders.agreement import compare
 from streamdec.folders.folder_tokens import has_config
 from streamdec.folders.tokenizer_class import NotFollowedError

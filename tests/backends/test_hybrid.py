@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from streamdec import load_tokenizer
 from streamdec.backends import hybrid as hybrid_module
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import HybridTokenizer
+from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
 from streamdec.encoding import Special
 from streamdec.errors import (
     MissingExtraError,
@@ -30,7 +30,6 @@ from streamdec.errors import (
     TokenizerLoadError,
 )
 from streamdec.fastpath._fastokens import FastEncoder
-from streamdec.fastpath.options import VARIABLE
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import ZOO, shared_tokenizers
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLoadError,
 )
-from streamdec.fastpath.options import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
