@@ -32,5 +32,5 @@ def test_a_path_of_this_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copytree(DEMO, "demo")
     other = ZOO["wordpiece"]()
     other.save("demo/tokenizer.json")
-    found = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)
+    found = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)  # as other names
     assert found.fingerprint != load_tokenizer(DEMO, fast="off").fingerprint
