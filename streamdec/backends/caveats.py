@@ -19,7 +19,6 @@ from tokenizers import Tokenizer
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import TokenizerLibraryError, warn
-from streamdec.protocols import ByteLevel
 from streamdec.protocols import Tokenizer as AnyTokenizer
 from streamdec.tokenizers._common import guarded, state_of
 
@@ -66,8 +65,7 @@ def _of_added(tokenizer: HuggingFaceTokenizer, library: Tokenizer) -> Iterator[C
     """Find added tokens that are decoded as other text than their own."""
     # The tokenizer's own copy: the library would make new objects, 1 µs each.
     added = sorted(tokenizer._added_tokens.items())
-    is_byte_level = tokenizer.rules is not None and isinstance(tokenizer.rules.rule, ByteLevel)
-    letters = frozenset(byte_names(tokenizer.rules)) if is_byte_level else frozenset()
+    letters = frozenset(byte_names(tokenizer.rules))
     found = {
         i: token.content
         for i, token in added

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import sys
-import warnings
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,18 +201,6 @@ def test_the_fingerprint_is_the_same_however_it_was_loaded(name: str, tmp_path: 
     assert HuggingFaceTokenizer(tmp_path).fingerprint == fingerprint
 
 
-def test_fingerprints_tell_all_tables_apart() -> None:
-    # These two decode alike, as do these three.
-    same = {
-        "metaspace_first": "metaspace_always",
-        "fuse": "empty_sequence",
-        "no_longer_special": "fuse",
-    }
-    names = [name for name in ALL if name not in same]
-    assert len({wrapped(name).fingerprint for name in names}) == len(names)
-    assert all(wrapped(a).fingerprint == wrapped(b).fingerprint for a, b in same.items())
-
-
 def test_the_fingerprint_does_not_change_with_releases() -> None:
     """A snapshot of an old release names the tokenizer by these digits."""
     assert HuggingFaceTokenizer(words()).fingerprint == "ab247ea9dd8213f0"
@@ -233,14 +220,6 @@ def test_the_sample_has_the_ends_the_bytes_and_the_added_tokens(name: str) -> No
     assert sample == HuggingFaceTokenizer(library).sample_ids()
     assert {0, *library.get_added_tokens_decoder()} <= {*sample}
     assert library.get_vocab_size(with_added_tokens=False) - 1 in sample
-
-
-def test_the_sample_has_some_of_very_many_added_tokens() -> None:
-    tokenizer = words()
-    tokenizer.add_tokens([f"<{i}>" for i in range(2000)])
-    sample = HuggingFaceTokenizer(tokenizer).sample_ids()
-    assert {4, 2003} <= {*sample}
-    assert len(sample) == 64 + 4
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
@@ -399,7 +378,7 @@ def check_alike(
 
 
 def test_size_and_ids_of_real_files_are_the_librarys(real_file: Path) -> None:
-    content = real_file.read_bytes().removeprefix(BOM)
+    content = real_file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     ours, theirs = from_file(real_file), Tokenizer.from_buffer(content)
     assert ours.vocab_size == max(theirs.get_vocab(with_added_tokens=True).values()) + 1
     theirs.no_truncation()
@@ -409,21 +388,12 @@ def test_size_and_ids_of_real_files_are_the_librarys(real_file: Path) -> None:
             check_alike(ours, theirs, text, add, "parse")
 
 
-BOM = "\ufeff".encode()
-
-
 def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
-    text = moving().to_str()
-    with pytest.warns(StreamdecWarning, match=r"JSON text: 1 added .*'<new>' is 2, not 5"):
-        HuggingFaceTokenizer(text)
-
-
-def test_a_key_of_that_name_elsewhere_in_the_file_declares_no_token() -> None:
-    data = json.loads(words().to_str())
+    data = json.loads(moving().to_str())
+    # A key of that name elsewhere in the file declares no token.
     data["model"]["added_tokens"] = ["a", 5, {"content": 7}]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert HuggingFaceTokenizer(json.dumps(data)).decode([1, 2]) == "a b"
+    with pytest.warns(StreamdecWarning, match=r"JSON text: 1 added .*'<new>' is 2, not 5"):
+        HuggingFaceTokenizer(json.dumps(data))
 
 
 def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) -> None:
@@ -464,14 +434,14 @@ def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None
 # --- opening --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [b"tokenizer.json", "größe.txt".encode(), b"\xff\xfe.json"])
+@pytest.mark.parametrize("name", [b"t.json", "größe.txt".encode(), b"\xff\xfe.json"])
 def test_a_file_of_any_name(name: bytes, tmp_path: Path) -> None:
     if sys.platform != "linux" and name[:1] == b"\xff":
         pytest.skip("other systems refuse such names")
     path = tmp_path / os.fsdecode(name)
     path.write_text(words().to_str(), "utf-8")
-    for given in (path, str(path)):
-        tokenizer = HuggingFaceTokenizer(given)
+    for source in (path, str(path)):
+        tokenizer = HuggingFaceTokenizer(source)
         assert tokenizer.decode([1, 2]) == "a b"
         assert repr(str(path)) in repr(tokenizer)
         assert repr(tokenizer).isprintable()
@@ -511,16 +481,6 @@ def moving() -> Tokenizer:
     tokenizer.add_special_tokens(["b"])
     tokenizer.add_special_tokens(["<new>"])
     return tokenizer
-
-
-def test_a_copy_skips_what_was_special_before() -> None:
-    """The library skips such a token, and its JSON does not say so."""
-    given = wrapped("no_longer_special")
-    copy = pickle.loads(pickle.dumps(given))
-    ids = [i for i, token in copy._added_tokens.items() if not token.special]
-    assert any(map(given.is_skipped, ids))
-    assert list(map(copy.is_skipped, ids)) == list(map(given.is_skipped, ids))
-    assert copy.fingerprint == given.fingerprint
 
 
 def test_a_copy_with_other_ids_is_rejected() -> None:

@@ -73,12 +73,12 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     """What the files beside a tokenizer.model declare exists, decodes and is encoded."""
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
     tokens = {str(size): special("<|im_end|>"), str(size + 1): special("<tool>", special=False)}
-    folder = folder_of(
-        tmp_path,
-        added_tokens_decoder=tokens,
-        eos_token="<|im_end|>",
-    )
+    folder = folder_of(tmp_path, added_tokens_decoder=tokens, eos_token="<|im_end|>")
+    for options in ({"apply_tokenizer_config": False}, {}):
+        path = folder if options else folder / "tokenizer.model"
+        assert isinstance(load_tokenizer(path, **options), SentencePieceTokenizer)
     tokenizer = load_tokenizer(folder, fast="off")
+    assert isinstance(tokenizer, HybridTokenizer)
     assert tokenizer.report.format == "sentencepiece"
     assert tokenizer.special_tokens.eos_token == "<|im_end|>"
     ids = tokenizer.encode("hello<tool> world<|im_end|>").ids
@@ -86,16 +86,6 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert size + 1 in ids
     assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<tool> world<|im_end|>"
     assert tokenizer.decode(ids) == "hello<tool> world"
-
-
-def test_the_file_alone_is_read_by_the_library(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, eos_token="<|im_end|>")
-    for tokenizer in (
-        load_tokenizer(folder / "tokenizer.model"),
-        load_tokenizer(folder, apply_tokenizer_config=False),
-    ):
-        assert isinstance(tokenizer, SentencePieceTokenizer)
-    assert isinstance(load_tokenizer(folder, fast="off"), HybridTokenizer)
 
 
 def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None:
