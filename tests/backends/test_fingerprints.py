@@ -132,7 +132,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], Collection[int]]] = {
     "a token more": ((*TOKENS, "more"), SPECIAL),
     "a token less": (TOKENS[:-1], SPECIAL),
     "cut in another place": (("w", "0w1", *TOKENS[2:]), SPECIAL),
-    **{f"special: {ids}": (TOKENS, ids) for ids in ({7}, {7, 8, 1501}, {8, 1501}, {})},
+    **{f"special: {ids}": (TOKENS, ids) for ids in ([7], [7, 8, 1501], [8, 1501], [])},
 }
 
 

@@ -128,8 +128,8 @@ def test_names_go_both_ways() -> None:
         assert OURS.token_to_id(THEIRS.decode_single_token_bytes(token_id)) == token_id
     assert OURS.id_to_token(256 + MERGED.index(b"\xa9\xff")) == "<0xA9><0xFF>"
     assert OURS.id_to_token(273) is None
-    for name in ("none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"):
-        assert OURS.token_to_id(name) is None
+    for unknown in ("none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"):
+        assert OURS.token_to_id(unknown) is None
     special = SpecialTokens("<a>", "<b>", additional_special_tokens=("<a> b",))
     assert (OURS.vocab_size, OURS.special_tokens) == (282, special)
     assert [token_id for token_id in range(300) if OURS.is_skipped(token_id)] == [272, 280, 281]

@@ -74,9 +74,9 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
     tokens = {str(size): special("<|im_end|>"), str(size + 1): special("<tool>", special=False)}
     folder = folder_of(tmp_path, added_tokens_decoder=tokens, eos_token="<|im_end|>")
-    for options in ({"apply_tokenizer_config": False}, {}):
-        path = folder if options else folder / "tokenizer.model"
-        assert isinstance(load_tokenizer(path, **options), SentencePieceTokenizer)
+    assert isinstance(load_tokenizer(folder / "tokenizer.model"), SentencePieceTokenizer)
+    alone = load_tokenizer(folder, apply_tokenizer_config=False)
+    assert isinstance(alone, SentencePieceTokenizer)
     tokenizer = load_tokenizer(folder, fast="off")
     assert isinstance(tokenizer, HybridTokenizer)
     assert tokenizer.report.format == "sentencepiece"
