@@ -17,7 +17,7 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.fastpath.options import VARIABLE
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.tokenizers import HybridTokenizer
 from tests.cli.running import TOKENIZER
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from tokenizers import Regex, decoders, pre_tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import (
@@ -33,7 +33,7 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import guarded, state_of
 
 Stage = dict[str, Any]
 """One decoder of a chain, as the library's JSON has it."""
@@ -47,11 +47,9 @@ def stages_of(decoder: decoders.Decoder | None) -> list[Stage] | None:
     if decoder is None:
         return None
     try:
-        # Not to_str, which some decoders of the library do not have.
-        state = guarded(decoder.__getstate__)
+        return list(_flattened(state_of(decoder)))
     except TokenizerLibraryError:
         return [{"type": "custom"}]
-    return list(_flattened(json.loads(state)))
 
 
 def _flattened(stage: Stage) -> Iterator[Stage]:
@@ -149,16 +147,9 @@ def rewriter(stages: list[Stage]) -> Callable[[str], str]:
     if len(stages) == 1 and _is_literal_replace(stages[0]):
         pattern, content = stages[0]["pattern"]["String"], stages[0]["content"]
         return lambda text: text.replace(pattern, content)
-    chain = decoders.Sequence([_element_wise_decoder(stage) for stage in stages])
+    chain = decoders.Sequence([])
+    chain.__setstate__(json.dumps({"type": "Sequence", "decoders": stages}).encode())
     return lambda text: guarded(chain.decode, [text])
-
-
-def _element_wise_decoder(stage: Stage) -> decoders.Decoder:
-    if stage["type"] == "Strip":
-        return decoders.Strip(stage["content"], stage["start"], stage["stop"])
-    pattern = stage["pattern"]
-    find = pattern["String"] if "String" in pattern else Regex(pattern["Regex"])
-    return decoders.Replace(find, stage["content"])
 
 
 def byte_names(rules: TextRules | None) -> list[str]:

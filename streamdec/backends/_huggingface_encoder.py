@@ -9,37 +9,28 @@ No table of the library says which tokens ``decode`` skips, so it decodes with a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
 
 from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.locks import cached_property
-from streamdec.tokenizers._base import BaseTokenizer, Span
+from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans
 from streamdec.tokenizers._common import guarded
 
 UNFAITHFUL = "the library cannot copy this tokenizer: the copy has other added tokens"
 _UNKNOWN = "\U0010fffe \U000e0fff \u0378"
 """Unassigned code points."""
 _ENCODING_PARTS = ("normalizer", "pre_tokenizer", "post_processor")
-_LONG = 65_536
-"""Characters or ids beyond which work that holds the GIL is done in parts."""
-_one_at_a_time = threading.Lock()
-_PATIENCE = 0.1
-"""Seconds: enough to make lists of ten million ids."""
 
 
 class HuggingFaceEncoder(BaseTokenizer):
     """The added tokens and the encoding methods of a tokenizer of ``tokenizers``."""
 
     _tokenizer: Tokenizer
-    _skipped: dict[int, bool]
-    """The answers of ``is_skipped``, by token id."""
 
     # --- added tokens -----------------------------------------------------------------------------
 
@@ -64,6 +55,11 @@ class HuggingFaceEncoder(BaseTokenizer):
         return [self._added_tokens[i].content for i in sorted(self._special_ids)]
 
     # --- skipped tokens ---------------------------------------------------------------------------
+
+    @cached_property
+    def _skipped(self) -> dict[int, bool]:
+        """The answers of ``is_skipped``, by token id."""
+        return {}
 
     def is_skipped(self, token_id: int) -> bool:
         # The library skips by text, so only ids with the text of an added token are tested, once
@@ -139,22 +135,10 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
-        """Encode with the library's batch function, because its ``encode`` holds the GIL.
-
-        Making lists of ids holds the GIL too, for a few milliseconds with 400,000 characters. So
-        only one thread at a time does that after long texts. An event loop then waits for only one.
-        """
+        """Encode with the library's batch function, because its ``encode`` holds the GIL."""
         encode = self._encoder_for(special).encode_batch_fast
         results = guarded(encode, list(texts), add_special_tokens=add_special_tokens)
-        if sum(map(len, texts)) < _LONG:
-            return [result.ids for result in results]
-        # With a timeout: in a forked child the lock would never be released.
-        is_alone = _one_at_a_time.acquire(timeout=_PATIENCE)
-        try:
-            return [bytes(Encoding(result.ids)) for result in results]
-        finally:
-            if is_alone:
-                _one_at_a_time.release()
+        return [result.ids for result in results]
 
     # --- special tokens in a text -----------------------------------------------------------------
 
@@ -196,8 +180,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         return frozenset[int]().union(*special) - unknown
 
     def _special_in(self, ids: Encoding) -> frozenset[int]:
-        parts = (ids.buffer[start : start + _LONG] for start in range(0, len(ids), _LONG))
-        return frozenset[int]().union(*map(self._special_ids.intersection, parts))
+        return self._special_ids.intersection(ids.buffer)
 
     def _listed(self, token_ids: Collection[int]) -> str:
         return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
@@ -226,8 +209,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         They are exact if the tokens' bytes are the text and the library trims no white space.
         Otherwise they are those of whole characters. Raises the errors of :meth:`offsets_of`.
         """
-        places = [0, *accumulate(len(letter.encode()) for letter in encoding.text or "")]
-        spans = [(places[start], places[end]) for start, end in encoding.offsets]
+        spans = byte_spans(encoding.text or "", encoding.offsets)
         if encoding.add_special_tokens:
             return spans
         try:
@@ -243,24 +225,22 @@ class HuggingFaceEncoder(BaseTokenizer):
         """Return a tokenizer without truncation and padding.
 
         Settings are checked each time, because transformers changes those of a shared tokenizer.
+        For special tokens as text, which is a setting of the whole tokenizer, it is a copy.
         """
-        if special == "text":
-            return self._encoder_of_plain_text
-        given = self._tokenizer
-        if given.truncation is None and given.padding is None and not given.encode_special_tokens:
+        is_text, given = special == "text", self._tokenizer
+        is_plain = given.truncation is None and given.padding is None
+        if is_plain and not is_text and not given.encode_special_tokens:
             return given
-        return self._plain_copy
+        if is_text not in self._copies:
+            copied = self._copy()
+            copied.encode_special_tokens = is_text
+            self._copies[is_text] = copied
+        return self._copies[is_text]
 
     @cached_property
-    def _encoder_of_plain_text(self) -> Tokenizer:
-        """A copy that encodes special tokens as text, a setting of the whole tokenizer."""
-        plain = self._copy()
-        plain.encode_special_tokens = True
-        return plain
-
-    @cached_property
-    def _plain_copy(self) -> Tokenizer:
-        return self._copy()
+    def _copies(self) -> dict[bool, Tokenizer]:
+        """The copies that encode special tokens as text, or not."""
+        return {}
 
     def _copy(self) -> Tokenizer:
         """Return a copy without truncation and padding, in a few milliseconds.

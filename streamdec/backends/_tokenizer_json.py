@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
+from streamdec.folders.folder_tokens import FolderTokens
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.folder_files import read_bounded
-
-if TYPE_CHECKING:
-    from streamdec.folders.assembled import Assembled
 
 _BOM = "\ufeff"
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(?=\[)')
@@ -29,19 +27,20 @@ _MOST_LISTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A ``tokenizer.json``, and where it is from."""
+    """A ``tokenizer.json``, or a tokenizer that was made from another file."""
 
     content: bytes
+    """The JSON; empty if it was made."""
     name: str
     """Its path, its folder, or a phrase."""
     path: Path | None = None
-    """Its file, or the file that it was made from; None for JSON text."""
+    """Its file; None for JSON text."""
     applies: bool = False
     """Whether the other files in the folder are applied."""
     is_asked: bool = False
     """Whether the caller asked for that."""
-    assembled: Assembled | None = None
-    """What it was made from, if the folder has no ``tokenizer.json``."""
+    made: tuple[Tokenizer, FolderTokens, str] | None = None
+    """The tokenizer, the tokens to add to it, and the SHA-256 of the file."""
 
 
 def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:

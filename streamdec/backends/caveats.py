@@ -9,7 +9,6 @@ Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalize
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,9 +19,8 @@ from tokenizers import Tokenizer
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import TokenizerLibraryError, warn
-from streamdec.protocols import ByteLevel
 from streamdec.protocols import Tokenizer as AnyTokenizer
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import guarded, state_of
 
 _SHOWN = 3
 _TEXT = "a b"
@@ -67,8 +65,7 @@ def _of_added(tokenizer: HuggingFaceTokenizer, library: Tokenizer) -> Iterator[C
     """Find added tokens that are decoded as other text than their own."""
     # The tokenizer's own copy: the library would make new objects, 1 µs each.
     added = sorted(tokenizer._added_tokens.items())
-    is_byte_level = tokenizer.rules is not None and isinstance(tokenizer.rules.rule, ByteLevel)
-    letters = frozenset(byte_names(tokenizer.rules)) if is_byte_level else frozenset()
+    letters = frozenset(byte_names(tokenizer.rules))
     found = {
         i: token.content
         for i, token in added
@@ -93,7 +90,7 @@ def _of_post_processor(library: Tokenizer) -> Iterator[Caveat]:
     """Find tokens around a text whose ids are not those of the table."""
     if library.post_processor is None:
         return
-    state: dict[str, Any] = json.loads(guarded(library.post_processor.__getstate__))
+    state: dict[str, Any] = state_of(library.post_processor)
     named: list[tuple[str, int]] = []
     for part in (state, *state.get("processors", ())):
         named += (tuple(part[key]) for key in ("sep", "cls") if key in part)

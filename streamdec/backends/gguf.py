@@ -27,8 +27,18 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
-from streamdec.folders.assembled import json_of_pieces
-from streamdec.folders.sentencepiece_proto import BPE, ModelProto, Piece
+from streamdec.folders.assembled import tokenizer_of_pieces
+from streamdec.folders.sentencepiece_proto import (
+    BPE,
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    ModelProto,
+    Piece,
+)
 from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
@@ -46,7 +56,6 @@ __all__ = ["GGUFTokenizer"]
 _KINDS = ("llama", "gpt2", "bert", "t5", "rwkv", "gemma4")
 _PREFIX = "tokenizer.ggml."
 _UNDEFINED = 0
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
@@ -107,8 +116,8 @@ class GGUFTokenizer(BaseTokenizer):
             raise ValueError(f"{what}; expected one of {known}")
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
-        self._tokens = [text or f"[EMPTY_{i}]" for i, text in texts]
-        self._types = _types_of(data, len(self._tokens))
+        self._names = {i: text or f"[EMPTY_{i}]" for i, text in texts}
+        self._types = _types_of(data, len(self._names))
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
@@ -131,13 +140,16 @@ class GGUFTokenizer(BaseTokenizer):
         }
         for role, name in _ROLES.items():
             i = data.get(f"{name}_token_id")
-            if type(i) is int and 0 <= i < len(self._tokens):
+            if type(i) is int and 0 <= i < len(self._names):
                 self._roles[role] = i
             elif i is not None:
                 warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         # Invalid byte tokens are found here, not in the middle of a stream.
-        types = enumerate(self._types)
-        self._bytes = {i: _byte(self._tokens[i]) for i, kind in types if kind == _BYTE}
+        self._bytes = {i: _byte(self._names[i]) for i in self._of_type(BYTE)}
+
+    def _of_type(self, *kinds: int) -> list[int]:
+        """Return the ids of tokens that have one of these types."""
+        return [i for i, kind in enumerate(self._types) if kind in kinds]
 
     def _check_pre(self) -> None:
         """Check the name of the pre-tokenizer, which also says how tokens are spelled."""
@@ -170,14 +182,15 @@ class GGUFTokenizer(BaseTokenizer):
         return TextRules(RawBytes(), (" ", 1) if self._strips else ("", 0))
 
     def piece(self, token_id: int) -> bytes | None:
-        if not 0 <= token_id < len(self._tokens):
+        text = self._names.get(token_id)
+        if text is None:
             return None
-        text, kind = self._tokens[token_id], self._types[token_id]
-        if kind == _UNUSED:
+        kind = self._types[token_id]
+        if kind == UNUSED:
             return b""
-        if kind == _BYTE:
+        if kind == BYTE:
             return self._bytes[token_id]
-        if kind not in (_NORMAL, _UNDEFINED):
+        if kind not in (NORMAL, _UNDEFINED):
             return text.encode()
         if self._kind == "gpt2":
             return bytes_of(_BYTE_LEVEL, text)
@@ -185,11 +198,13 @@ class GGUFTokenizer(BaseTokenizer):
 
     @cached_property
     def _skipped_ids(self) -> frozenset[int]:
-        return frozenset(i for i, kind in enumerate(self._types) if kind in (_UNKNOWN, _CONTROL))
+        return frozenset(self._of_type(UNKNOWN, CONTROL))
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint_of(self.rules, self._kind, packed(self._tokens), bytes(self._types))
+        return fingerprint_of(
+            self.rules, self._kind, packed([*self._names.values()]), bytes(self._types)
+        )
 
     def _byte_ids(self) -> Iterator[int]:
         return islice((i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1), 512)
@@ -224,20 +239,18 @@ class GGUFTokenizer(BaseTokenizer):
         """Return a tokenizer of this vocabulary. Raises ValueError if a part is missing."""
         build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
         tokenizer = build[self._kind]()
-        typed = [*zip(self._tokens, self._types, strict=True)]
-        user_defined = [text for text, kind in typed if kind == _USER_DEFINED]
-        special = [text for text, kind in typed if kind in (_UNKNOWN, _CONTROL)]
+        user_defined = [self._names[i] for i in self._of_type(USER_DEFINED)]
         tokenizer.add_tokens([AddedToken(text, normalized=False) for text in user_defined])
-        tokenizer.add_special_tokens(special)
+        tokenizer.add_special_tokens([self._names[i] for i in self._of_type(UNKNOWN, CONTROL)])
         return tokenizer
 
     def _fault_of(self, encoder: HuggingFaceTokenizer) -> str:
         """Return the fault that a trial of ``encoder`` finds; empty if it finds none."""
-        twice = next((i for i, t in enumerate(self._tokens) if self._by_name[t] != i), None)
+        twice = next((i for i, t in self._names.items() if self._ids_by_name[t] != i), None)
         if twice is not None:
-            return f"the token {self._tokens[twice]!r:.40} has two ids"
+            return f"the token {self._names[twice]!r:.40} has two ids"
         spread = range(0, self.vocab_size, max(self.vocab_size // _TRIED, 1))
-        words = {i: self._tokens[i] for i in spread if self._types[i] == _NORMAL}
+        words = {i: self._names[i] for i in spread if self._types[i] == NORMAL}
         if self._kind == "bert":
             ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
             plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
@@ -277,12 +290,12 @@ class GGUFTokenizer(BaseTokenizer):
         return before, after[:1]
 
     def _pieces(self) -> Tokenizer:
-        if len(self._scores) != len(self._tokens):
-            raise ValueError(f"it has {len(self._scores)} scores for {len(self._tokens)} tokens")
-        rows = zip(self._tokens, self._scores, self._types, strict=True)
+        if len(self._scores) != len(self._names):
+            raise ValueError(f"it has {len(self._scores)} scores for {len(self._names)} tokens")
+        rows = zip(self._names.values(), self._scores, self._types, strict=True)
         # Tokens that the user defined are found before a text is split, as special ones are.
         pieces = [
-            Piece(text, score, _CONTROL if kind == _USER_DEFINED else kind or _NORMAL)
+            Piece(text, score, CONTROL if kind == USER_DEFINED else kind or NORMAL)
             for text, score, kind in rows
         ]
         unknown = self._roles.get("unk_token")
@@ -290,19 +303,18 @@ class GGUFTokenizer(BaseTokenizer):
             pieces,
             model_type=BPE,
             byte_fallback=True,
-            unk_piece="" if unknown is None else self._tokens[unknown],
+            unk_piece="" if unknown is None else self._names[unknown],
             adds_prefix=self._strips,
             removes_spaces=False,
         )
-        content = json_of_pieces(proto, self._tokens, is_legacy=True)
-        return guarded(Tokenizer.from_buffer, content)
+        return tokenizer_of_pieces(proto, [*self._names.values()], is_legacy=True)
 
     def _bpe(self) -> Tokenizer:
         if not self._merges:
             raise ValueError("it has no merges")
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self._merges)]
         cutting = CUTTING[self._pre]
-        model = guarded(models.BPE, self._by_name, merges, ignore_merges=cutting.ignores_merges)
+        model = guarded(models.BPE, self._ids_by_name, merges, ignore_merges=cutting.ignores_merges)
         tokenizer = Tokenizer(model)
         stages = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cutting.patterns]
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -317,13 +329,12 @@ class GGUFTokenizer(BaseTokenizer):
         """
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
-        typed = [*zip(self._tokens, self._types, strict=True)]
-        words = [t for t, kind in typed if kind == _NORMAL and t.startswith(_SPACE)]
-        names = [
-            text if kind != _NORMAL else text[1:] if text.startswith(_SPACE) else f"##{text}"
-            for text, kind in typed
-        ]
-        is_cased = any(word != word.lower() for word in words)
+        names, is_cased = [*self._names.values()], False
+        for i in self._of_type(NORMAL):
+            text = self._names[i]
+            is_word = text.startswith(_SPACE)
+            names[i] = text[1:] if is_word else f"##{text}"
+            is_cased |= is_word and text != text.lower()
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
         unknown = names[self._roles["unk_token"]]
         tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
@@ -333,34 +344,20 @@ class GGUFTokenizer(BaseTokenizer):
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
-    def id_to_token(self, token_id: int) -> str | None:
-        return self._tokens[token_id] if 0 <= token_id < len(self._tokens) else None
-
-    def token_to_id(self, token: str) -> int | None:
-        return self._by_name.get(token)
-
-    @cached_property
-    def _by_name(self) -> dict[str, int]:
-        return {token: i for i, token in reversed([*enumerate(self._tokens)])}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._tokens)
-
     @property
     def _role_texts(self) -> Mapping[str, str]:
-        return {role: self._tokens[token_id] for role, token_id in self._roles.items()}
+        return {role: self._names[token_id] for role, token_id in self._roles.items()}
 
 
 def _types_of(data: dict[str, Any], size: int) -> list[int]:
     if not size:
         raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
-    types = data.get("token_type") or [_NORMAL] * size
+    types = data.get("token_type") or [NORMAL] * size
     if not isinstance(types, list) or not all(type(kind) is int for kind in types):
         raise ValueError("tokenizer.ggml.token_type is not a list of integers")
     if len(types) != size:
         raise ValueError(f"{len(types)} token types, but {size} tokens")
-    if strange := set(types) - {_UNDEFINED, *range(_NORMAL, _BYTE + 1)}:
+    if strange := set(types) - {_UNDEFINED, *range(NORMAL, BYTE + 1)}:
         raise ValueError(f"a token has the unknown type {min(strange)}")
     return types
 

@@ -11,7 +11,7 @@ big-endian).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,27 +61,16 @@ class _Reader:
         size = struct.calcsize(code)
         return struct.unpack(self.order + code, self.take(size, what))[0]
 
-    def strings(self, count: int, what: str) -> Iterator[bytes]:
-        """Yield ``count`` strings as bytes; large vocabularies have 650,000 of them."""
-        read, length_of = self._file.read, struct.Struct(f"{self.order}Q").unpack
+    def strings(self, count: int, what: str, limit: int) -> list[str]:
+        """Return ``count`` strings of up to ``limit`` bytes; vocabularies have up to 650,000."""
+        length_of = struct.Struct(f"{self.order}Q").unpack
+        found = []
         for _ in range(count):
-            head = read(8) if self.left >= 8 else b""
-            if len(head) < 8:
-                raise ValueError(f"the file ends inside {what}")
-            length = length_of(head)[0]
-            if length > self.left - 8:
-                raise ValueError(f"{what} needs {length} bytes, but only {self.left - 8} are left")
-            data = read(length)
-            if len(data) < length:
-                raise ValueError(f"the file ends inside {what}")
-            self.left -= 8 + length
-            yield data
-
-    def text(self, what: str, limit: int) -> str:
-        length = self.number("Q", what)
-        if length > limit:
-            raise ValueError(f"{what} has {length} bytes, and at most {limit} are allowed")
-        return self.take(length, what).decode("utf-8", "surrogateescape")
+            [length] = length_of(self.take(8, what))
+            if length > limit:
+                raise ValueError(f"{what} has {length} bytes, and at most {limit} are allowed")
+            found.append(self.take(length, what).decode("utf-8", "surrogateescape"))
+        return found
 
 
 def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
@@ -113,7 +102,7 @@ def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
     reader.expect(count, 13, "keys")  # the shortest: no letters, a type, a byte
     found: dict[str, Any] = {}
     for _ in range(count):
-        key = reader.text("a key", _MAX_KEY)
+        [key] = reader.strings(1, "a key", _MAX_KEY)
         kind = reader.number("I", f"the type of {key!r:.80}")
         value = _value(reader, kind, f"{key!r:.80}", 0)
         if wanted(key):
@@ -126,7 +115,7 @@ def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
 def _value(reader: _Reader, kind: int, key: str, nesting: int) -> Any:
     """Read one value; ``key`` is its name in messages."""
     if kind == _STRING:
-        return reader.text(key, reader.left)
+        return reader.strings(1, key, MAX_METADATA)[0]
     if kind != _ARRAY:
         value = reader.number(_code(kind, key), key)
         return bool(value) if kind == _BOOL else value
@@ -139,8 +128,7 @@ def _value(reader: _Reader, kind: int, key: str, nesting: int) -> Any:
     if inner == _ARRAY:
         return [_value(reader, _ARRAY, key, nesting + 1) for _ in range(count)]
     if inner == _STRING:
-        found = reader.strings(count, f"an item of {key}")
-        return [data.decode("utf-8", "surrogateescape") for data in found]
+        return reader.strings(count, f"an item of {key}", MAX_METADATA)
     code = _code(inner, key)
     data = reader.take(count * struct.calcsize(code), key)
     values = struct.unpack(f"{reader.order}{count}{code}", data)

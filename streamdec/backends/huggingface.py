@@ -114,18 +114,19 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         else:
             self._tokenizer, self.name = _given(source)
             self._folder = None
-            self._forget()
 
     def _take(self, source: Source) -> str:
         """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
-        self.name, made = source.name, source.assembled
+        self.name, assembled = source.name, None
         self._folder = None if source.path is None else source.path.parent
         shown = self.name if source.path is None else repr(str(source.path))
-        self._tokenizer, self.renumbered = parse(source.content, shown)
-        self._had_dropout = switch_off_dropout(self._tokenizer, shown)
-        if made is not None:
-            self._roles = made.tokens.roles
-        digest = hashlib.sha256(source.content).hexdigest() if made is None else made.sha256
+        if source.made is None:
+            digest = hashlib.sha256(source.content).hexdigest()
+            self._tokenizer, self.renumbered = parse(source.content, shown)
+            self._had_dropout = switch_off_dropout(self._tokenizer, shown)
+        else:
+            self._tokenizer, assembled, digest = source.made
+            self._roles = assembled.roles
         if self._model_size > _MOST_ASKED:
             self._file_hash = digest[:16]
         if source.applies and self._folder is not None:
@@ -135,19 +136,14 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
                     source.content,
                     self._folder,
                     is_asked=source.is_asked,
-                    assembled=made,
+                    assembled=assembled,
                 )
             except TokenizerLoadError as error:
-                if made is not None:
+                if assembled is not None:
                     raise
                 hint = "apply_tokenizer_config=False loads only the tokenizer.json"
                 raise type(error)(f"{error} ({hint})") from error
-        self._forget()
         return digest
-
-    def _forget(self) -> None:
-        self._skipped: dict[int, bool] = {}
-        self._last_asked: tuple[int, str | None] = (-1, None)
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
@@ -159,7 +155,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update((name, state[name]) for name in _KEPT)
-        self._forget()
         added: dict[int, tuple[str | None, bool]] = state["added"]
         self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
         # The library's JSON loses ids after holes.
@@ -175,7 +170,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             before = [AddedToken(token.content, special=True) for token in tokens]
             guarded(self._tokenizer.add_tokens, before)
             guarded(self._tokenizer.add_tokens, tokens)
-            self._forget()
+            self._skipped.clear()
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
         return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}
@@ -252,16 +247,10 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return "tokenizers", encode
 
     def id_to_token(self, token_id: int) -> str | None:
-        # Cached because ``piece`` and ``is_skipped`` are called in turn, and this takes longest.
-        asked, text = self._last_asked
-        if asked == token_id and type(token_id) is int:
-            return text
         try:
-            text = self._tokenizer.id_to_token(token_id)
+            return self._tokenizer.id_to_token(token_id)
         except OverflowError:
             return None
-        self._last_asked = token_id, text
-        return text
 
     def token_to_id(self, token: str) -> int | None:
         try:
@@ -292,13 +281,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
 
     def _all_texts(self) -> dict[int, str]:
         """Return the text of every id that has one, ids ascending."""
-        dense = range(self._model_size)
-        texts = self._texts(dense)
-        # Without a hole, these are all ids of the model. Otherwise it has higher ids, too.
-        if len(texts) < len(dense):
-            texts = self._texts({*dense, *guarded(self._tokenizer.get_vocab).values()})
-        texts |= self._texts(self._added_tokens)
-        return dict(sorted(texts.items()))
+        # A vocabulary with two equal tokens lacks one of their ids, and one with holes has others.
+        known = guarded(self._tokenizer.get_vocab).values()
+        return self._texts(sorted({*range(self._model_size), *known, *self._added_tokens}))
 
     def _texts(self, ids: Collection[int]) -> dict[int, str]:
         found = zip(ids, map(self._tokenizer.id_to_token, ids), strict=True)

@@ -12,27 +12,36 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special, encoding_of
-from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
-from streamdec.fastpath.options import FastOptions
 from streamdec.hooks import FallbackReason, FellBack, tell
+from streamdec.mistakes import check_flag
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport, versions_of
+from streamdec.tokenizers.tokenizer_report import (
+    FastMode,
+    RequestedBy,
+    TokenizerReport,
+    versions_of,
+)
 
 if TYPE_CHECKING:
     from streamdec.fastpath._probes import FastokensCheck
 
 __all__ = ["HybridTokenizer"]
 
+VARIABLE = "STREAMDEC_FAST"
+MODES: tuple[FastMode, ...] = get_args(FastMode)
+"""The values of ``fast``."""
+_LISTED = ", ".join(MODES)
 WORTH = 2**18
 """The code points that are encoded before fastokens is built in the background. It is then repaid
 within ten texts of this length: huggingface needs 0.7 µs for a code point, and the build 0.6 to 2
@@ -45,6 +54,44 @@ _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
 _PENDING = "fastokens is being built and compared in the background"
 _log = logging.getLogger("streamdec")
+
+
+@dataclass(frozen=True, slots=True)
+class FastOptions:
+    """Checked options of a hybrid tokenizer, with the environment applied."""
+
+    fast: FastMode = "background"
+    """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
+    ``"background"``: build and compare it in a thread when it is worth it."""
+    requested_by: RequestedBy = "default"
+    strict: bool = False
+    """Raise an error if fastokens cannot be used. Only with ``"now"``."""
+    trial: Callable[[], None] | None = None
+    """For a file of a stranger: builds fastokens in a child process first."""
+
+    @classmethod
+    def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
+        """Check the options of :class:`~streamdec.tokenizers.HybridTokenizer`.
+
+        Raises ValueError if an option is not valid; TypeError if ``strict`` is not a bool.
+        """
+        check_flag("strict", strict)
+        if fast is not None and fast not in MODES:
+            raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
+        if strict and fast != "now":
+            raise ValueError(f"strict=True needs fast='now', got fast={fast!r}")
+        if fast is not None:
+            return cls(fast, "argument", strict)
+        value = os.environ.get(VARIABLE, "").strip().lower()
+        for mode in MODES:
+            if value == mode:
+                return cls(mode, "environment")
+        if value:
+            warn(
+                f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
+                "it is ignored, and 'background' is used"
+            )
+        return cls()
 
 
 class HybridTokenizer(HuggingFaceTokenizer):
@@ -120,7 +167,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             "seconds": {"huggingface": perf_counter() - started},
         }
         self.report = TokenizerReport(**told | report)
-        is_changed = self.tokenizer_config_changes or self._had_dropout or source.assembled
+        is_changed = self.tokenizer_config_changes or self._had_dropout or source.made
         self._begin_trial(self._as_json if is_changed else lambda: source.content, options)
 
     def _as_json(self) -> bytes:
@@ -160,7 +207,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         from streamdec.fastpath._probes import FastokensCheck
 
         check = FastokensCheck(
-            self._tokenizer, content, self.renumbered, self.slow_ids, self._is_stopped
+            self._tokenizer, content, self.renumbered, self._slow_ids, self._is_stopped
         )
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
@@ -298,17 +345,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
                 self._start()
         return slow
 
-    def slow_ids(
+    def _slow_ids(
         self,
         texts: Sequence[str],
         *,
         add_special_tokens: bool,
         special: Literal["parse", "text"] = "parse",
     ) -> list[bytes]:
-        """Return huggingface's ids of each of ``texts``, four bytes each.
-
-        For comparisons; ``add_special_tokens`` and ``special`` are as for ``encode``. Raises
-        :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
-        """
+        """Return huggingface's ids of each text, four bytes each, for comparisons."""
         found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         return [bytes(Encoding(ids)) for ids in found]

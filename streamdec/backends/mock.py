@@ -47,7 +47,8 @@ class MockTokenizer(BaseTokenizer):
     tokenizer_type = "mock"
 
     def __init__(self) -> None:
-        self._pieces: Mapping[int, Piece] = {i: word for word, i in _ALL_WORDS.items()}
+        self._names = {i: word for word, i in _ALL_WORDS.items()}
+        self._pieces: Mapping[int, Piece] = self._names
         self._special_ids = frozenset(_SPECIAL_WORDS.values())
         self._rules = TextRules(Joined(" "))
         self.name = type(self._rules.rule).__name__
@@ -82,12 +83,12 @@ class MockTokenizer(BaseTokenizer):
         self = cls()
         self._rules = _rules_of(decoder)
         self.name = type(self._rules.rule).__name__
-        spell: Callable[[bytes], Piece] = bytes.decode
-        if decoder == "byte_fallback":
-            spell = _byte_fallback_piece
-        elif isinstance(self._rules.rule, RawBytes):
-            spell = bytes
-        self._pieces = {i: _spelled(spell, token, i) for i, token in enumerate(tokens)}
+        has_bytes = decoder == "byte_fallback"
+        self._pieces = {
+            i: _spelled(token, i, self._rules, has_bytes) for i, token in enumerate(tokens)
+        }
+        pieces = ((i, as_bytes(piece)) for i, piece in self._pieces.items())
+        self._names = {i: piece.decode("utf-8", "backslashreplace") for i, piece in pieces}
         self._special_ids = frozenset(special_ids)
         if strange := self._special_ids - self._pieces.keys():
             raise ValueError(
@@ -102,7 +103,7 @@ class MockTokenizer(BaseTokenizer):
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle only the arguments, without the computed tables."""
-        given = ("name", "_pieces", "_special_ids", "_rules", "_tokens")
+        given = ("name", "_pieces", "_names", "_special_ids", "_rules", "_tokens")
         return {name: getattr(self, name) for name in given}
 
     # --- decoding ---------------------------------------------------------------------------------
@@ -152,9 +153,9 @@ class MockTokenizer(BaseTokenizer):
 
     def _longest(self, data: bytes) -> Iterator[int]:
         """Yield the id of the longest token at each place. Raises EncodeError."""
-        start = 0
+        most_bytes, start = max(map(len, self._id_of_bytes), default=0), 0
         while start < len(data):
-            most = min(self._most_bytes, len(data) - start)
+            most = min(most_bytes, len(data) - start)
             ends = (start + length for length in range(most, 0, -1))
             end = next((end for end in ends if data[start:end] in self._id_of_bytes), None)
             if end is None:
@@ -168,32 +169,12 @@ class MockTokenizer(BaseTokenizer):
         tokens = reversed([*enumerate(self._tokens or ())])
         return {data: i for i, data in tokens if data and i not in self._special_ids}
 
-    @cached_property
-    def _most_bytes(self) -> int:
-        return max(map(len, self._id_of_bytes), default=0)
-
     # --- the vocabulary ---------------------------------------------------------------------------
-
-    def id_to_token(self, token_id: int) -> str | None:
-        r"""Return the piece of ``token_id``, invalid UTF-8 as ``\xff``; None if unknown."""
-        piece = self._pieces.get(token_id)
-        return piece.decode("utf-8", "backslashreplace") if isinstance(piece, bytes) else piece
 
     @property
     def _role_texts(self) -> Mapping[str, str]:
         is_table = self._tokens is not None
         return {} if is_table else {"bos_token": "<bos>", "eos_token": "<eos>"}
-
-    def token_to_id(self, token: str) -> int | None:
-        return self._by_name.get(token)
-
-    @cached_property
-    def _by_name(self) -> dict[str | None, int]:
-        return {self.id_to_token(i): i for i in sorted(self._pieces, reverse=True)}
-
-    @property
-    def vocab_size(self) -> int:
-        return max(self._pieces, default=-1) + 1
 
 
 # --- a table of bytes -----------------------------------------------------------------------------
@@ -210,15 +191,15 @@ def _rules_of(decoder: str | DecodingRule | TextRules) -> TextRules:
     return TextRules(_NAMED[decoder])
 
 
-def _byte_fallback_piece(token: bytes) -> Piece:
-    is_byte = len(token) == 1 and token[0] >= 0x80
-    return f"<0x{token[0]:02X}>" if is_byte else token.decode()
-
-
-def _spelled(spell: Callable[[bytes], Piece], token: bytes, index: int) -> Piece:
+def _spelled(token: bytes, index: int, rules: TextRules, has_bytes: bool) -> Piece:
+    """Return the piece of a token; with ``has_bytes``, single bytes are named."""
     if not isinstance(token, bytes):
         raise TypeError(f"token {index} must be bytes, such as b'Hi', got {token!r:.40}")
+    if isinstance(rules.rule, RawBytes):
+        return token
+    if has_bytes and len(token) == 1 and token[0] >= 0x80:
+        return f"<0x{token[0]:02X}>"
     try:
-        return spell(token)
+        return token.decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"token {index} is not UTF-8: {token!r}") from error

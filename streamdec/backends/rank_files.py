@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import tempfile
-from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -45,16 +44,14 @@ def parse_ranks(
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(content.splitlines(), 1):
-        if line:
-            token, rank = _parse_line(line, name, number)
-            if is_numbered:
-                ranks.setdefault(token, len(ranks))
-                continue
-            if token in ranks:
-                raise TokenizerLoadError(
-                    f"{name}, line {number}: the token {token!r:.80} occurs twice"
-                )
-            ranks[token] = rank
+        if not line:
+            continue
+        token, rank = _parse_line(line, name, number)
+        if is_numbered:
+            rank = ranks.get(token, len(ranks))
+        elif token in ranks:
+            raise TokenizerLoadError(f"{name}, line {number}: the token {token!r:.80} occurs twice")
+        ranks[token] = rank
     if len(set(ranks.values())) < len(ranks):
         raise TokenizerLoadError(f"{name}: two tokens have the same rank")
     if not ranks:
@@ -67,7 +64,7 @@ def _parse_line(line: bytes, name: str, number: int) -> tuple[bytes, int]:
         encoded, digits = line.split()
         token = a2b_base64(encoded, strict_mode=True)
         rank = int(digits) if digits.isdigit() and len(digits) <= 10 else -1
-    except (Base64Error, ValueError):
+    except ValueError:
         rank = -1
     if not 0 <= rank <= MAX_ID:
         expected = "a token in base64, a space and a rank"
@@ -98,10 +95,8 @@ def spec_of(
     if encoding is not None:
         spec = named_spec(encoding)
         if spec.files and sha256 not in {file.sha256 for file in spec.files}:
-            is_of = (
-                f"it is the file of {found[0].name}" if found else f"its SHA-256 is {sha256[:16]}…"
-            )
-            raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: {is_of}")
+            is_of = f"the file of {found[0].name}" if found else f"of SHA-256 {sha256[:16]}…"
+            raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: it is {is_of}")
         return spec
     code = "" if declared is None else declared.code
     found += [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
@@ -134,27 +129,21 @@ def with_declared(
     spec: EncodingSpec, ranks: Mapping[bytes, int], declared: FolderTokens | None, name: str
 ) -> EncodingSpec:
     """Return ``spec`` with the special tokens of ``declared``."""
-    by_id = {token_id: token for token, token_id in spec.special_tokens.items()}
     first = max(ranks.values()) + 1
-    if spec.code and by_id and min(by_id) != first:
+    special = dict(spec.special_tokens)
+    if spec.code and special and min(special.values()) != first:
         what = f"its tokens end before {first}, and special tokens of {spec.name} begin at"
-        raise TokenizerLoadError(f"{name}: {what} {min(by_id)}")
-    reserved = range(first, first + spec.num_reserved)
-    by_id.update({token_id: f"<|reserved_token_{token_id}|>" for token_id in reserved})
+        raise TokenizerLoadError(f"{name}: {what} {min(special.values())}")
+    special |= {f"<|reserved_token_{i}|>": i for i in range(first, first + spec.num_reserved)}
     tokens = {} if declared is None else declared.by_id()
-    if not tokens:
-        special_tokens = {**spec.special_tokens, **{by_id[i]: i for i in reserved}}
-        return replace(spec, special_tokens=special_tokens)
-    taken = frozenset(tokens).intersection(ranks.values())
-    if taken:
-        some = ", ".join(map(str, sorted(taken)[:5]))
-        what = f"tokenizer_config.json adds tokens with ids that the rank file has already: {some}"
-        raise TokenizerLoadError(f"{name}: {what}")
-    by_id.update({token_id: token.content for token_id, token in tokens.items()})
-    special_tokens = {token: token_id for token_id, token in sorted(by_id.items())}
-    if len(special_tokens) < len(by_id):
-        raise TokenizerLoadError(f"{name}: tokenizer_config.json has two tokens with the same name")
-    return replace(spec, special_tokens=special_tokens)
+    if tokens:
+        by_id = {token_id: text for text, token_id in special.items()}
+        by_id |= {token_id: token.content for token_id, token in tokens.items()}
+        special = {text: token_id for token_id, text in sorted(by_id.items())}
+        if len(special) < len(by_id):
+            what = "tokenizer_config.json has two tokens with the same name"
+            raise TokenizerLoadError(f"{name}: {what}")
+    return replace(spec, special_tokens=special)
 
 
 def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
@@ -162,13 +151,10 @@ def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> No
     if (longest := max(map(len, ranks))) > MAX_TOKEN:
         what = f"a token of {longest} bytes, and at most {MAX_TOKEN} are allowed"
         raise TokenizerLoadError(f"{name}: it has {what}")
-    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
-    if missing:
-        raise TokenizerLoadError(
-            f"{name}: {len(missing)} bytes have no token, such as {missing[0]:#04x}"
-        )
-    clash = frozenset(spec.special_tokens.values()).intersection(ranks.values())
-    if clash:
+    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
+        what = f"{len(missing)} bytes have no token, such as {missing[0]:#04x}"
+        raise TokenizerLoadError(f"{name}: {what}")
+    if clash := frozenset(spec.special_tokens.values()).intersection(ranks.values()):
         raise TokenizerLoadError(f"{name}: the id {min(clash)} is also the id of a special token")
 
 
@@ -194,32 +180,24 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     """
     for known in spec.files:
         path = cached_file(known)
-        if path is not None:
-            content = read_bounded(path)
-            if sha256_of(content) == known.sha256:
-                return content, str(path)
+        if path is not None and sha256_of(content := read_bounded(path)) == known.sha256:
+            return content, str(path)
     file = next((file for file in spec.files if file.url), None)
     missing = f"the rank file of {spec.name} is not in the cache"
     if file is None:
         reason = "it cannot be downloaded, because no address of it is known"
         raise TokenizerLoadError(f"{missing}: {reason}. Give the path of the file")
     reason = "downloads are not allowed (allow them with allow_download=True)"
-    if allow_download:
+    if allow_download:  # with tiktoken, which checks the SHA-256 and caches the file
+        load = library("tiktoken.load", "tiktoken").read_file_cached
         try:
-            return _download(file), file.url
+            return guarded(load, file.url, file.sha256), file.url
         except TokenizerLibraryError as error:
             reason = f"the download failed ({error.__cause__!r:.200})"
     raise TokenizerLoadError(
         f"{missing}: {reason}. Give the path of the file ({file.url}), or put it into the folder "
         "that TIKTOKEN_CACHE_DIR names, as tiktoken does"
     )
-
-
-def _download(file: RankFile) -> bytes:
-    """Download with tiktoken, which checks the SHA-256 and caches the file."""
-    load = library("tiktoken.load", "tiktoken")
-    content: bytes = guarded(load.read_file_cached, file.url, file.sha256)
-    return content
 
 
 def cached_file(file: RankFile) -> Path | None:

@@ -29,7 +29,7 @@ from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadEr
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
-from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
+from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans, character_spans
 from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, packed
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import content_of
@@ -89,7 +89,8 @@ class SentencePieceTokenizer(BaseTokenizer):
             raise TokenizerLoadError(f"{name!r}: not a SentencePiece model: it has no pieces")
         try:
             # Invalid UTF-8 is found here, not in the middle of a stream.
-            self._names: list[str] = guarded(processor.IdToPiece, list(range(self._size)))
+            names = guarded(processor.IdToPiece, list(range(self._size)))
+            self._names: dict[int, str] = dict(enumerate(names))
             self._unknown = {i: self._text(i) for i in [processor.unk_id()] if i >= 0}
         except TokenizerLibraryError as error:
             what = f"a SentencePiece model with bad pieces: {error.__cause__}"
@@ -131,7 +132,7 @@ class SentencePieceTokenizer(BaseTokenizer):
         The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
         """
         ids = checked_ids(token_ids).tolist()
-        table = self._shown_bytes if skip_special_tokens else self._bytes
+        table = self._bytes[skip_special_tokens]
         left_out = self._control if skip_special_tokens else {}
         try:
             data = list(map(table.__getitem__, ids))
@@ -151,18 +152,13 @@ class SentencePieceTokenizer(BaseTokenizer):
         return text.lstrip(" ") if self.rules.strip_left[1] else text
 
     @cached_property
-    def _bytes(self) -> list[bytes]:
-        """The bytes of each piece inside a text."""
-        found = [name.replace(_SPACE, " ").encode() for name in self._names]
-        named = (i for i, name in enumerate(self._names) if name.startswith("<0x"))
+    def _bytes(self) -> tuple[list[bytes], list[bytes]]:
+        """The bytes of each piece inside a text, without and with skipping."""
+        found = [name.replace(_SPACE, " ").encode() for name in self._names.values()]
+        named = (i for i, name in self._names.items() if name.startswith("<0x"))
         for i in (*self._control, *self._unknown, *named):
             found[i] = self.token_bytes(i) or b""
-        return found
-
-    @cached_property
-    def _shown_bytes(self) -> list[bytes]:
-        """The same, and nothing for pieces that are skipped."""
-        return [b"" if i in self._control else data for i, data in enumerate(self._bytes)]
+        return found, [b"" if i in self._control else data for i, data in enumerate(found)]
 
     @cached_property
     def _bytes_of_first(self) -> dict[int, bytes]:
@@ -176,7 +172,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _spaced(self) -> frozenset[int]:
         """Pieces that the library may decode otherwise at the beginning of a text."""
-        names = enumerate(name.removeprefix(_SPACE) for name in self._names)
+        names = ((i, name.removeprefix(_SPACE)) for i, name in self._names.items())
         spaced = (
             i
             for i, name in names
@@ -193,17 +189,14 @@ class SentencePieceTokenizer(BaseTokenizer):
         """The number of spaces that the library removes from the beginning of a text."""
         space = self._processor.PieceToId(_SPACE)
         has_space = self.id_to_token(space) == _SPACE
-        spaced = ([i] for i in range(self._size) if self._is_spaced_word(i))
+        names = self._names.items()
+        spaced = ([i] for i, name in names if name[:1] == _SPACE and name[1:2] not in ("", _SPACE))
         letters = ([space, i] for i in range(self._size) if has_space and i not in self._spaced)
         first = next(spaced, None) or next(letters, None)
         if first is None or self._text(*first).startswith(" "):
             return 0
         is_every = has_space and not self._text(space, space, *first).startswith(" ")
         return _EVERY if is_every else 1
-
-    def _is_spaced_word(self, token_id: int) -> bool:
-        piece = self._names[token_id]
-        return piece.startswith(_SPACE) and piece[1:2] not in ("", _SPACE)
 
     def _text(self, *token_ids: int) -> str:
         """Return the library's own text."""
@@ -225,11 +218,13 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _pieces(self) -> list[str]:
         """The piece of each id, for the rule."""
         if isinstance(self.rules.rule, Metaspace):
-            found = list(self._names)
+            found = [*self._names.values()]
         else:
             # The rule removes each U+2581 of the first piece, and the library only the first one.
             kept = 1 if self._stripped == 1 else 0
-            found = [name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names]
+            found = [
+                name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names.values()
+            ]
         for i in (*self._control, *self._byte_ids()):
             found[i] = self._names[i]
         for i, text in self._unknown.items():
@@ -249,7 +244,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def fingerprint(self) -> str:
         control, unknown = list(self._control), self._unknown
-        return fingerprint_of(self.rules, packed(self._names), control, unknown)
+        return fingerprint_of(self.rules, packed([*self._names.values()]), control, unknown)
 
     def _byte_ids(self) -> Iterator[int]:
         is_byte = guarded(self._processor.IsByte, list(range(self._size)))
@@ -297,8 +292,7 @@ class SentencePieceTokenizer(BaseTokenizer):
             start += len(part)
         before, after = map(len, self._added) if encoding.add_special_tokens else (0, 0)
         spans = [(0, 0)] * before + spans + [(start, start)] * after
-        places = [0, *accumulate(len(letter.encode()) for letter in text)]
-        return [(places[first], places[last]) for first, last in spans]
+        return byte_spans(text, spans)
 
     def _spans(self, text: str) -> list[Span]:
         """Return the places of the tokens of plain ``text`` in code points."""
@@ -315,21 +309,6 @@ class SentencePieceTokenizer(BaseTokenizer):
         return ([bos] if bos >= 0 else [], [])
 
     # --- the vocabulary ---------------------------------------------------------------------------
-
-    def id_to_token(self, token_id: int) -> str | None:
-        return self._names[token_id] if 0 <= token_id < self._size else None
-
-    def token_to_id(self, token: str) -> int | None:
-        try:
-            token.encode()
-        except UnicodeEncodeError:
-            return None
-        token_id: int = guarded(self._processor.PieceToId, token)
-        return token_id if self.id_to_token(token_id) == token else None
-
-    @property
-    def vocab_size(self) -> int:
-        return self._size
 
     @property
     def _role_texts(self) -> Mapping[str, str | None]:

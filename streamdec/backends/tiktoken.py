@@ -39,7 +39,7 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, readable
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.folder_files import read_bounded
+from streamdec.tokenizers.folder_files import content_of
 
 if TYPE_CHECKING:
     import tiktoken
@@ -90,11 +90,11 @@ class TiktokenTokenizer(BaseTokenizer):
         *,
         encoding: str | EncodingSpec | None = None,
     ) -> None:
-        if isinstance(source, bytes):
-            self._take(source, "rank file", encoding, None)
-        elif isinstance(source, (str, os.PathLike)):
-            path = Path(os.fsdecode(source))
-            self._take(read_bounded(path), str(path), encoding, read_folder(path.parent))
+        if isinstance(source, (bytes, str, os.PathLike)):
+            content, name = content_of(source, "rank file")
+            is_file = not isinstance(source, bytes)
+            declared = read_folder(Path(name).parent) if is_file else None
+            self._take(content, name, encoding, declared)
         else:
             self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
             self.sha256 = self._declared = None

@@ -40,6 +40,9 @@ class TransformersTokenizer(BaseTokenizer):
     def __init__(self, given: Any, folder: Path) -> None:
         self.name = str(folder)
         self._given = given
+        found: Mapping[str, int] = guarded(given.get_vocab)
+        added = {i: token.content for i, token in given.added_tokens_decoder.items()}
+        self._names = dict(sorted(({i: name for name, i in found.items()} | added).items()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {type(self._given).__name__})"
@@ -53,24 +56,8 @@ class TransformersTokenizer(BaseTokenizer):
         return text
 
     @cached_property
-    def _names(self) -> dict[int, str]:
-        """The token of each id, in order."""
-        found: Mapping[str, int] = guarded(self._given.get_vocab)
-        added = {i: token.content for i, token in self._given.added_tokens_decoder.items()}
-        return dict(sorted(({i: name for name, i in found.items()} | added).items()))
-
-    @cached_property
-    def _special(self) -> dict[str, int]:
-        """The special tokens by their texts, ids ascending."""
-        ids = set(self._given.all_special_ids)
-        return {name: i for i, name in self._names.items() if i in ids}
-
-    @cached_property
     def _skipped_ids(self) -> frozenset[int]:
-        return frozenset(self._special.values())
-
-    def _special_texts(self) -> Iterable[tuple[str, int]]:
-        return self._special.items()
+        return frozenset(self._given.all_special_ids).intersection(self._names)
 
     rules = None
     """A class may decode in any way."""
@@ -82,7 +69,7 @@ class TransformersTokenizer(BaseTokenizer):
             token = guarded(self._given.convert_ids_to_tokens, token_id)
         except TokenizerLibraryError:
             return None
-        return token if isinstance(token, str) and token not in self._by_name else None
+        return token if isinstance(token, str) and token not in self._ids_by_name else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -106,21 +93,8 @@ class TransformersTokenizer(BaseTokenizer):
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)
 
-    # --- the vocabulary ---------------------------------------------------------------------------
-
     def id_to_token(self, token_id: int) -> str | None:
         return self.piece(token_id)
-
-    def token_to_id(self, token: str) -> int | None:
-        return self._by_name.get(token)
-
-    @cached_property
-    def _by_name(self) -> dict[str, int]:
-        return {name: i for i, name in reversed(self._names.items())}
-
-    @property
-    def vocab_size(self) -> int:
-        return max(self._names, default=-1) + 1
 
     @property
     def _role_texts(self) -> Mapping[str, str]:

@@ -202,7 +202,7 @@ def special_tokens_of(folder: Path) -> dict[str, str]:
     loading a tokenizer resolves them. Raises :class:`ChatTemplateError` for a malformed file.
     """
     try:
-        return read_folder(folder).beside.names()
+        return read_folder(folder).texts
     except TokenizerLoadError as error:
         raise ChatTemplateError(str(error)) from error
 

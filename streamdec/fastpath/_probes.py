@@ -9,7 +9,6 @@ such differences they find is not known.
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from streamdec.fastpath._fastokens import (
     Stopped,
     import_fastokens,
 )
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import state_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
@@ -87,8 +86,7 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
         yield "an added token begins with white space, and another strips the white space around it"
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
-    given = (tokenizer.normalizer, tokenizer.pre_tokenizer)
-    parts = [json.loads(guarded(part.__getstate__)) for part in given if part is not None]
+    parts = [state_of(tokenizer.normalizer), state_of(tokenizer.pre_tokenizer)]
     if (stages := _num_stages(parts)) > MAX_STAGES:
         yield f"it has {stages} normalizers and pre-tokenizers, so the probes would take long"
     for pattern in _patterns(parts):

@@ -14,15 +14,14 @@ differs. Files declare ids in four ways:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamdec.errors import TokenizerLoadError, warn
-from streamdec.folders.declared_tokens import DECLARED
-from streamdec.folders.folder_tokens import FolderTokens, read_folder
-from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG, content_of, read_object
+from streamdec.folders.folder_tokens import DECLARED, FolderTokens, read_folder
+from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG, content_of, object_or_empty
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.folder_files import read_bounded
@@ -58,38 +57,55 @@ class Table(NamedTuple):
         """Return the text of ``token_id``; None if there is no such token."""
         return self.texts(token_id) if 0 <= token_id <= MAX_ID else None
 
-    def instead(self, text: str, token_id: int) -> str:
-        """Return what the table has for ``text`` and for ``token_id``, in words."""
+    def differing(self, file: str, ids: Mapping[str, int]) -> Iterator[str]:
+        """Yield how the ids of texts in ``file`` differ."""
+        for text, token_id in ids.items():
+            if self.text_of(token_id) != text and self.id_of(text) != token_id:
+                yield self.told(file, text, token_id)
+
+    def told(self, file: str, text: str, token_id: int) -> str:
+        """Say what ``file`` has for ``text``, and what the table has instead."""
         other, there = self.id_of(text), self.text_of(token_id)
         has = f"{self.file} has {'no such token' if other is None else f'id {other} for it'}"
-        return has if there is None else f"{has}, and {there!r:.60} at {token_id}"
+        if there is not None:
+            has += f", and {there!r:.60} at {token_id}"
+        return f"{file} has id {token_id} for {text!r:.60}, but {has}"
 
 
-def contradictions(folder: Path, tokens: FolderTokens, table: Table) -> list[str]:
-    """Return a phrase for each id that ``table`` contradicts, at most 1,000.
+def check_agreement(
+    folder: Path, tokens: FolderTokens, table: Table, *, refused: str = "", advice: str = ""
+) -> None:
+    """Warn if files in ``folder`` contradict the ids of ``table``.
 
-    Malformed files declare nothing: other readers report those that are used.
+    Malformed files declare nothing: other readers report those that are used. If ``refused`` says
+    why the declared ids would be used, raises :class:`~streamdec.TokenizerLoadError` with this and
+    ``advice`` instead.
     """
-    found = chain(
-        _of_texts(CONFIG, _declared(tokens.config), table),
-        _of_texts(ADDED_TOKENS, _ids(_object(folder, ADDED_TOKENS)), table),
-        _of_vocabulary(folder, table),
-        *(_of_roles(file, _object(folder, file), tokens.roles, table) for file in _OF_MODEL),
+    vocab = _ids(object_or_empty(folder, "vocab.json"))
+    whole = {"vocab.json": vocab, "vocab.txt": _by_line(folder / "vocab.txt", table)}
+    merges = _lines(folder / "merges.txt")
+    if not table.is_spelled_alike:
+        # Only ASCII is spelled alike everywhere: in a byte-level vocab.json "é" is a byte.
+        merges = []
+        for file, ids in whole.items():
+            shared = {t: i for t, i in ids.items() if t.isascii() and table.id_of(t) is not None}
+            whole[file] = shared
+    differences = chain(
+        table.differing(CONFIG, _declared(tokens.config)),
+        table.differing(ADDED_TOKENS, _ids(object_or_empty(folder, ADDED_TOKENS))),
+        *(table.differing(file, ids) for file, ids in whole.items()),
+        _of_merges(merges, vocab, table),
+        *(_of_roles(folder, file, tokens.roles, table) for file in _OF_MODEL),
     )
-    return [*islice(found, _MOST)]
-
-
-def listed(found: list[str]) -> str:
-    """Return the first of ``found`` in words, for a message."""
+    found = [*islice(differences, _MOST)]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return "; ".join(found[:_SHOWN]) + more
-
-
-def warn_of(found: list[str], folder: Path, file: str) -> None:
-    """Warn of what :func:`contradictions` found; ``file`` has the ids that are used."""
+    listed = "; ".join(found[:_SHOWN]) + more
+    if found and refused:
+        what = f"{refused} contradict each other: {listed}"
+        raise TokenizerLoadError(f"{str(folder)!r}: {what}{advice}")
     if found:
-        what = f"the ids here are those of {file}, and {len(found):,} in other files contradict it"
-        warn(f"{str(folder)!r}: {what}: {listed(found)}")
+        what = f"the ids here are those of {table.file}, and {len(found):,} in other files"
+        warn(f"{str(folder)!r}: {what} contradict it: {listed}")
 
 
 def compare(tokenizer: Tokenizer, path: Path, *, is_error: bool) -> None:
@@ -104,86 +120,19 @@ def compare(tokenizer: Tokenizer, path: Path, *, is_error: bool) -> None:
     special = {i for i in ids if i is not None}
     table = Table(file, tokenizer.token_to_id, tokenizer.id_to_token, special, False)
     try:
-        found = contradictions(folder, read_folder(folder), table)
+        tokens = read_folder(folder)
     except TokenizerLoadError as error:
         if is_error:
             raise
         warn(f"{error}; its tokens were not compared")
         return
-    if found and is_error:
-        raise TokenizerLoadError(f"{str(folder)!r}: files contradict each other: {listed(found)}")
-    warn_of(found, folder, file)
+    check_agreement(folder, tokens, table, refused="files" if is_error else "")
 
 
 def _declared(config: Mapping[str, Any]) -> dict[str, int]:
     """Return the ids of ``added_tokens_decoder`` by text."""
     by_id = config.get(DECLARED) or {}
     return {text: int(i) for i, token in by_id.items() if (text := content_of(token)) is not None}
-
-
-def _differing(ids: Mapping[str, int], table: Table) -> Iterator[tuple[str, int]]:
-    for text, token_id in ids.items():
-        if table.text_of(token_id) != text and table.id_of(text) != token_id:
-            yield text, token_id
-
-
-def _of_texts(file: str, ids: Mapping[str, int], table: Table) -> Iterator[str]:
-    for text, token_id in _differing(ids, table):
-        yield _told(file, text, token_id, table)
-
-
-def _told(file: str, text: str, token_id: int, table: Table) -> str:
-    """Say how an id in ``file`` differs."""
-    return f"{file} has id {token_id} for {text!r:.60}, but {table.instead(text, token_id)}"
-
-
-def _of_vocabulary(folder: Path, table: Table) -> Iterator[str]:
-    """Yield what the files of a whole vocabulary contradict.
-
-    Where tokens are spelled in another way, only texts that the table has are compared.
-    """
-    vocab = _ids(_object(folder, "vocab.json"))
-    by_line = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
-    known = sum(table.id_of(text) is not None for text in by_line)
-    if 2 * known < len(by_line):  # a line is not a token: a word and its count, or a Python literal
-        by_line = {}
-    for file, ids in (("vocab.json", vocab), ("vocab.txt", by_line)):
-        for text, token_id in _differing(ids, table):
-            # Only ASCII is spelled alike everywhere: in a byte-level vocab.json "é" is a byte.
-            is_known = text.isascii() and table.id_of(text) is not None
-            if table.is_spelled_alike or is_known:
-                yield _told(file, text, token_id, table)
-    if table.is_spelled_alike:
-        yield from _of_merges(_lines(folder / "merges.txt"), vocab, table)
-
-
-def _of_merges(lines: Iterable[str], vocab: Mapping[str, int], table: Table) -> Iterator[str]:
-    for line in lines:
-        left, space, right = line.partition(" ")
-        text = left + right.removeprefix("##")  # the sign of a later part, which merging removes
-        if not space or " " in right or line.startswith("#version"):
-            continue
-        spelled = {text, left + right}
-        if not any(each in vocab or table.id_of(each) is not None for each in spelled):
-            yield f"merges.txt makes {text!r:.60}, but {table.file} has no such token"
-
-
-def _of_roles(
-    file: str, data: Mapping[str, Any], roles: Mapping[str, str], table: Table
-) -> Iterator[str]:
-    """Yield the ids of roles in a model's configuration that cannot be meant.
-
-    A configuration may name another special token than ``tokenizer_config.json``, and often does.
-    An ordinary token, or an id that the table does not have, shows that it is of another table.
-    """
-    for role in _COMPARED:
-        text, given = roles.get(role), data.get(f"{role}_id")
-        ids = [i for i in (given if isinstance(given, list) else [given]) if type(i) is int]
-        expected = None if text is None else table.id_of(text)
-        if text is None or expected is None or not ids or expected in ids:
-            continue
-        if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
-            yield f"{_told(file, text, ids[0], table)} ({role} in {CONFIG})"
 
 
 def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:
@@ -194,11 +143,14 @@ def _ids(data: Mapping[str, Any]) -> Mapping[str, int]:
     return data if all(type(value) is int for value in data.values()) else {}
 
 
-def _object(folder: Path, name: str) -> Mapping[str, Any]:
-    try:
-        return read_object(folder, name) or {}
-    except TokenizerLoadError:
-        return {}
+def _by_line(path: Path, table: Table) -> dict[str, int]:
+    """Return the ids in a ``vocab.txt``; none if its lines are not tokens.
+
+    A line may also be a word and its count, or a Python literal.
+    """
+    by_line = {line: i for i, line in enumerate(_lines(path))}
+    known = sum(table.id_of(text) is not None for text in by_line)
+    return by_line if 2 * known >= len(by_line) else {}
 
 
 def _lines(path: Path) -> list[str]:
@@ -208,3 +160,31 @@ def _lines(path: Path) -> list[str]:
         return read_bounded(path).decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
     except (TokenizerLoadError, UnicodeDecodeError):
         return []
+
+
+def _of_merges(lines: list[str], vocab: Mapping[str, int], table: Table) -> Iterator[str]:
+    for line in lines:
+        left, space, right = line.partition(" ")
+        text = left + right.removeprefix("##")  # the sign of a later part, which merging removes
+        if not space or " " in right or line.startswith("#version"):
+            continue
+        spelled = {text, left + right}
+        if not any(each in vocab or table.id_of(each) is not None for each in spelled):
+            yield f"merges.txt makes {text!r:.60}, but {table.file} has no such token"
+
+
+def _of_roles(folder: Path, file: str, roles: Mapping[str, str], table: Table) -> Iterator[str]:
+    """Yield the ids of roles in a model's configuration that cannot be meant.
+
+    A configuration may name another special token than ``tokenizer_config.json``, and often does.
+    An ordinary token, or an id that the table does not have, shows that it is of another table.
+    """
+    data = object_or_empty(folder, file)
+    for role in _COMPARED:
+        text, given = roles.get(role), data.get(f"{role}_id")
+        ids = [i for i in (given if isinstance(given, list) else [given]) if type(i) is int]
+        expected = None if text is None else table.id_of(text)
+        if text is None or expected is None or not ids or expected in ids:
+            continue
+        if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
+            yield f"{table.told(file, text, ids[0])} ({role} in {CONFIG})"

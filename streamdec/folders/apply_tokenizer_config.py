@@ -12,24 +12,19 @@ code of the folder makes the tokenizer, they are errors.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as evolve
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer, processors
 
-from streamdec.errors import TokenizerLoadError, warn
-from streamdec.folders.agreement import Table, contradictions, listed, warn_of
+from streamdec.errors import warn
+from streamdec.folders.agreement import Table, check_agreement
 from streamdec.folders.class_pipelines import set_post_processor
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
-
-if TYPE_CHECKING:
-    from streamdec.folders.assembled import Assembled
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ def apply_config(
     folder: Path,
     *,
     is_asked: bool,
-    assembled: Assembled | None = None,
+    assembled: FolderTokens | None = None,
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
     """Return the tokenizer that transformers makes from ``folder``, and what changed.
 
@@ -72,7 +67,7 @@ def apply_config(
         folder: Its folder.
         is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
             between the files is rejected.
-        assembled: Where ``content`` is from, if the folder has no ``tokenizer.json``.
+        assembled: The tokens of a folder that has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
     if transformers does not know the class. Raises NotFollowedError if the class makes its
@@ -81,13 +76,11 @@ def apply_config(
     :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
-    if assembled is None:
+    tokens = assembled
+    if tokens is None:
         tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-    else:
-        tokens = assembled.tokens
-    reason = _reason(tokens)
-    made, pipeline = tokenizer, tokens.pipeline
-    replaced: tuple[str, ...] = ()
+    reason, pipeline = _reason(tokens), tokens.pipeline
+    made, replaced = tokenizer, list[str]()
     if not reason and pipeline is not None and tokens.is_built:
         try:
             made, replaced = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
@@ -97,63 +90,56 @@ def apply_config(
         raise NotFollowedError(f"{tokens.chosen.name}: {reason}")
     is_built = made is not tokenizer
     refuses = not is_asked and tokens.is_remote
-    to_add = _to_add(tokens, before, assembled, is_built=is_built)
-    if refuses:  # its code gives other tokens no ids that are known here
-        declared = {token.content for token in tokens.beside.declared.values()}
-        to_add = [
-            token
-            for token in to_add
-            if token.content in declared or tokenizer.token_to_id(token.content) is not None
-        ]
+    to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
     words = {token.content for token in to_add if made.token_to_id(token.content) is not None}
+    if refuses:  # its code gives other tokens no ids that are known here
+        known = words | {token.content for token in tokens.declared.values()}
+        to_add = [token for token in to_add if token.content in known]
     if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
     if assembled is not None:
         _add_as_asked(made, tokens)
     elif not reason and pipeline is not None and set_post_processor(made, pipeline, tokens.roles):
-        replaced = (*replaced, "post_processor")
-    changes = evolve(
-        _changes(tokens, before, made, words),
+        replaced.append("post_processor")
+    changes = TokenizerConfigChanges(
+        files=tokens.files,
         built_by=tokens.chosen.name if is_built else "",
-        replaced=replaced,
+        replaced=tuple(replaced),
         not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name:.60}: {reason}",
+        **_changed_tokens(before, made.get_added_tokens_decoder(), words),
     )
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"
-    _report(changes, tokens, made, folder, file, refuses=refuses)
-    return (made if changes or assembled else tokenizer), changes
+    # The code of a folder would use the declared ids. transformers loads other folders as here.
+    refused = "the tokenizer is made by code in the folder, which is not run, and its files"
+    check_agreement(
+        folder,
+        tokens,
+        Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder()),
+        refused=refused if refuses else "",
+        advice=f". Pass apply_tokenizer_config=True to use the ids of {file}",
+    )
+    if changes.not_followed:
+        what = "ids and text may differ from those of transformers"
+        warn(f"{str(folder)!r}: {what}: {changes.not_followed}")
+    return (made if changes else tokenizer), changes
 
 
 def _reason(tokens: FolderTokens) -> str:
     """Return why the class of the folder is not followed; empty if it is."""
-    cls, pipeline = tokens.chosen.cls, tokens.pipeline
     if tokens.chosen.unknown:
         return f"transformers {facts().version} has no such class"
-    if cls is not None and cls.how in ("python", "unknown"):
+    if tokens.how in ("python", "unknown"):
         return "the class does not read a tokenizer.json"
-    if cls is not None and cls.how == "decodes":
+    if tokens.how == "decodes":
         return "the class decodes in its own way"
+    pipeline = tokens.pipeline
     if pipeline is None:
         return "the class builds its tokenizer in its own way" if tokens.is_made else ""
     declared = {token.content for token in tokens.to_add(())}
     if tokens.is_built and not declared.issuperset(pipeline.data["added"]):
         return "the class adds tokens that the files do not declare"
     return ""
-
-
-def _to_add(
-    tokens: FolderTokens,
-    before: Mapping[int, AddedToken],
-    assembled: Assembled | None,
-    *,
-    is_built: bool,
-) -> list[AddedToken]:
-    """Return the tokens that transformers adds, in order."""
-    found = tokens.to_add(() if is_built else {token.content for token in before.values()})
-    if assembled is not None:
-        known = {token.content for token in tokens.beside.declared.values()}
-        found += [token for token in assembled.added if token.content not in known]
-    return found
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
@@ -172,6 +158,20 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
     return [[*first.values()], again]
 
 
+def _changed_tokens(
+    before: Mapping[int, AddedToken], after: Mapping[int, AddedToken], words: Collection[str]
+) -> dict[str, dict[int, str]]:
+    """Compare the added tokens; ``words`` were tokens of the model."""
+    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
+    kept = {token.content for token in after.values()}
+    known = {*words, *(token.content for token in before.values())}
+    return {
+        "changed": {i: text for i, text in new.items() if text in known},
+        "appended": {i: text for i, text in new.items() if text not in known},
+        "lost": {i: t.content for i, t in sorted(before.items()) if t.content not in kept},
+    }
+
+
 def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:
     """Set what ``add_special_tokens`` adds without a ``tokenizer.json``.
 
@@ -182,60 +182,12 @@ def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:
         text = tokens.roles.get(role) if tokens.config.get(f"add_{role}") else None
         has_id = text is not None and tokenizer.token_to_id(text) is not None
         around.append(text if has_id else None)
-    texts = [text for text in around if text]
+    bos, eos = around
+    texts = [text for text in dict.fromkeys(around) if text]
     if texts:
-        bos, eos = around
         tokenizer.post_processor = guarded(
             processors.TemplateProcessing,
             single=[part for part in (bos, "$A", eos) if part],
             pair=[part for part in (bos, "$A", eos, bos, "$B", eos) if part],
-            special_tokens=[(text, tokenizer.token_to_id(text)) for text in dict.fromkeys(texts)],
+            special_tokens=[(text, tokenizer.token_to_id(text)) for text in texts],
         )
-
-
-def _changes(
-    tokens: FolderTokens,
-    before: Mapping[int, AddedToken],
-    made: Tokenizer,
-    words: Container[str],
-) -> TokenizerConfigChanges:
-    """Compare the added tokens; ``words`` were tokens of the model."""
-    after = made.get_added_tokens_decoder()
-    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
-    kept = {token.content for token in after.values()}
-    was_added = {token.content for token in before.values()}
-    known = {text for text in new.values() if text in was_added or text in words}
-    return TokenizerConfigChanges(
-        files=tokens.files,
-        changed={i: text for i, text in new.items() if text in known},
-        appended={i: text for i, text in new.items() if text not in known},
-        lost={i: t.content for i, t in sorted(before.items()) if t.content not in kept},
-    )
-
-
-def _report(
-    changes: TokenizerConfigChanges,
-    tokens: FolderTokens,
-    made: Tokenizer,
-    folder: Path,
-    file: str,
-    *,
-    refuses: bool,
-) -> None:
-    """Warn of what the files contradict, or raise TokenizerLoadError.
-
-    It is an error if the tokenizer is made by code of the folder: the declared ids would be used.
-    transformers loads other folders as here.
-    """
-    table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
-    found = contradictions(folder, tokens, table)
-    if found and refuses:
-        raise TokenizerLoadError(
-            f"{str(folder)!r}: the tokenizer is made by code in the folder, which is not run, and "
-            "its files contradict each other: "
-            f"{listed(found)}. Pass apply_tokenizer_config=True to use the ids of {file}"
-        )
-    warn_of(found, folder, file)
-    if changes.not_followed:
-        what = "ids and text may differ from those of transformers"
-        warn(f"{str(folder)!r}: {what}: {changes.not_followed}")

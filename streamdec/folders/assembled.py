@@ -1,34 +1,41 @@
-"""A ``tokenizer.json`` made in memory from the pieces of a SentencePiece model.
+"""A tokenizer of the library ``tokenizers``, made from the pieces of a SentencePiece model.
 
 In: a SentencePiece model and what the files beside it say, or the pieces of a GGUF file. Out: the
-JSON, to which added tokens are then applied as to any other ``tokenizer.json``. So fastokens may
-encode for such a folder.
+tokenizer, to which added tokens are then applied as to that of any ``tokenizer.json``. So fastokens
+may encode for such a folder.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import re
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from tokenizers import AddedToken
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 
-from streamdec.errors import TokenizerLoadError
-from streamdec.folders.declared_tokens import without_flag
-from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.folders.folder_tokens import FolderTokens, read_folder, with_flag
 from streamdec.folders.sentencepiece_proto import (
+    BPE,
     CONTROL,
     MAX_MODEL,
     NORMAL,
+    UNIGRAM,
     USER_DEFINED,
     ModelProto,
 )
 from streamdec.folders.tokenizer_class import NotFollowedError
+from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.folder_files import read_bounded
 
 _SPACE = "\u2581"
@@ -36,47 +43,32 @@ _LONGEST = 4096
 """Characters of a piece; the longest known has 256."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    """A ``tokenizer.json`` in memory."""
+def from_sentencepiece(path: Path) -> tuple[Tokenizer, FolderTokens, str]:
+    """Return a tokenizer, the tokens to add to it, and the SHA-256 of the model.
 
-    content: bytes
-    """The JSON."""
-    tokens: FolderTokens
-    """What the files beside the vocabulary say."""
-    sha256: str
-    """SHA-256 of the file with the vocabulary."""
-    added: tuple[AddedToken, ...] = ()
-    """Added tokens that the vocabulary itself declares."""
-
-
-def from_sentencepiece(path: Path) -> Assembled:
-    """Return the ``tokenizer.json`` of a SentencePiece model and the files beside it.
-
-    ``path`` is the model, whose settings the result follows. A declared token replaces the piece
-    with its id.
+    ``path`` is a SentencePiece model, whose settings the result follows. A declared token replaces
+    the piece with its id.
 
     Raises NotFollowedError if the class of the folder makes its tokenizer in its own way, and
     :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
     """
     content = read_bounded(path, MAX_MODEL)
     try:
-        return _from_sentencepiece(content, path)
+        return *_from_sentencepiece(content, path), hashlib.sha256(content).hexdigest()
     except TokenizerLoadError:
         raise
-    except ValueError as error:
+    except (ValueError, TokenizerLibraryError) as error:
         raise TokenizerLoadError(f"{str(path)!r}: not a SentencePiece model: {error}") from error
 
 
-def _from_sentencepiece(content: bytes, path: Path) -> Assembled:
+def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTokens]:
     proto = ModelProto.parse(content)
     tokens = read_folder(path.parent, model_roles=proto.roles)
-    cls = tokens.chosen.cls
-    if not (proto.is_unigram or proto.is_bpe):
+    if proto.model_type not in (UNIGRAM, BPE):
         raise NotFollowedError("a SentencePiece model of whole words or of characters")
-    if cls is not None and cls.how != "reads":
-        raise NotFollowedError(f"the class {cls.name} makes its tokenizer in its own way")
-    declared = tokens.beside.declared
+    if not tokens.is_remote and tokens.how != "reads":
+        raise NotFollowedError(f"the class {tokens.chosen.name} makes its tokenizer in its own way")
+    declared = tokens.declared
     names = [piece.text for piece in proto.pieces]
     kept = {text for i, text in enumerate(names) if i not in declared}
     for i, token in declared.items():
@@ -84,56 +76,49 @@ def _from_sentencepiece(content: bytes, path: Path) -> Assembled:
             names[i] = token.content
     if proto.adds_prefix:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
-        plain = {i: without_flag(token, "normalized") for i, token in declared.items()}
-        tokens = replace(tokens, beside=replace(tokens.beside, declared=plain))
-    # Extra tokens in the files replace these.
-    added = tuple(
-        AddedToken(piece.text, normalized=False, special=True)
-        for piece in proto.pieces
-        if piece.kind == CONTROL and not tokens.beside.extra
-    )
+        plain = {i: with_flag(token, "normalized", False) for i, token in declared.items()}
+        tokens = replace(tokens, declared=plain)
+    if not tokens.extra:
+        control = (piece.text for piece in proto.pieces if piece.kind == CONTROL)
+        extra = (AddedToken(text, normalized=False, special=True) for text in control)
+        tokens = replace(tokens, extra=tuple(extra))
     is_legacy = bool(tokens.config.get("legacy", True))
-    made = json_of_pieces(proto, names, is_legacy=is_legacy)
-    return Assembled(made, tokens, hashlib.sha256(content).hexdigest(), added)
+    return tokenizer_of_pieces(proto, names, is_legacy=is_legacy), tokens
 
 
-def json_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> bytes:
-    """Return a ``tokenizer.json`` like ``proto``, whose pieces have ``names``.
+def tokenizer_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> Tokenizer:
+    """Return a tokenizer like ``proto``, whose pieces have ``names``.
 
     With ``is_legacy``, each part between special tokens begins with a space, not only the first.
     """
     user_defined = [names[i] for i, p in enumerate(proto.pieces) if p.kind == USER_DEFINED]
-    if proto.is_unigram:
-        pieces = [[name, piece.score] for name, piece in zip(names, proto.pieces, strict=True)]
-        model: Any = {
-            "type": "Unigram",
-            "unk_id": proto.unk_id,
-            "vocab": pieces,
-            "byte_fallback": proto.byte_fallback,
-        }
+    if proto.model_type == UNIGRAM:
+        scored = [(name, piece.score) for name, piece in zip(names, proto.pieces, strict=True)]
+        model: models.Model = guarded(models.Unigram, scored, proto.unk_id, proto.byte_fallback)
     else:
-        model = {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": proto.unk_piece or None,
-            "fuse_unk": True,
-            "byte_fallback": proto.byte_fallback,
-            "ignore_merges": bool(user_defined),
-            "vocab": {name: i for i, name in enumerate(names)},
-            "merges": [list(pair) for pair in _merges_by_score(proto, names)],
-        }
-    data = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": _normalizer(proto, is_legacy=is_legacy),
-        "pre_tokenizer": _pre_tokenizer(proto, user_defined, is_legacy=is_legacy),
-        "post_processor": None,
-        "decoder": _decoder(proto),
-        "model": model,
-    }
-    return json.dumps(data, ensure_ascii=False).encode()
+        model = guarded(
+            models.BPE,
+            {name: i for i, name in enumerate(names)},
+            _merges_by_score(proto, names),
+            unk_token=proto.unk_piece or None,
+            fuse_unk=True,
+            byte_fallback=proto.byte_fallback,
+            ignore_merges=bool(user_defined),
+        )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = _normalizer(proto, is_legacy=is_legacy)
+    stages: list[pre_tokenizers.PreTokenizer] = []
+    if proto.adds_prefix:
+        scheme = "always" if is_legacy else "first"
+        stages.append(pre_tokenizers.Metaspace(_SPACE, prepend_scheme=scheme, split=False))
+    if user_defined:
+        longest_first = sorted(user_defined, key=len, reverse=True)
+        whole = guarded(Regex, "|".join(map(re.escape, longest_first)))
+        stages.append(pre_tokenizers.Split(whole, "isolated"))
+    if stages:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(stages)
+    tokenizer.decoder = _decoder(proto)
+    return tokenizer
 
 
 def _merges_by_score(proto: ModelProto, names: list[str]) -> list[tuple[str, str]]:
@@ -162,52 +147,27 @@ def _halves(token: str, vocab: Container[str]) -> Iterator[tuple[str, str]]:
             yield left, right
 
 
-def _normalizer(proto: ModelProto, *, is_legacy: bool) -> Any:
-    stages: list[Any] = []
+def _normalizer(proto: ModelProto, *, is_legacy: bool) -> normalizers.Normalizer:
+    stages: list[normalizers.Normalizer] = []
     if proto.charsmap:
-        charsmap = base64.b64encode(proto.charsmap).decode()
-        stages.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+        stages.append(guarded(normalizers.Precompiled, proto.charsmap))
     if proto.removes_spaces:
-        stages.append(_replace(r"\A +| +\z", ""))
-        stages.append(_replace(" {2,}", " "))
+        stages.append(normalizers.Replace(Regex(r"\A +| +\z"), ""))
+        stages.append(normalizers.Replace(Regex(" {2,}"), " "))
     if proto.escapes_spaces:
-        stages.append({"type": "Replace", "pattern": {"String": " "}, "content": _SPACE})
+        stages.append(normalizers.Replace(" ", _SPACE))
     if proto.adds_prefix and is_legacy:
         # Metaspace adds no space before one that is there; SentencePiece does.
-        stages.append(_replace(rf"\A{_SPACE}", 2 * _SPACE))
-    return {"type": "Sequence", "normalizers": stages}
+        stages.append(normalizers.Replace(Regex(rf"\A{_SPACE}"), 2 * _SPACE))
+    return normalizers.Sequence(stages)
 
 
-def _replace(regex: str, content: str) -> Any:
-    return {"type": "Replace", "pattern": {"Regex": regex}, "content": content}
-
-
-def _pre_tokenizer(proto: ModelProto, whole: list[str], *, is_legacy: bool) -> Any:
-    stages: list[Any] = []
-    if proto.adds_prefix:
-        scheme = "always" if is_legacy else "first"
-        stages.append(
-            {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": scheme, "split": False}
-        )
-    if whole:
-        regex = "|".join(re.escape(piece) for piece in sorted(whole, key=len, reverse=True))
-        stages.append(
-            {
-                "type": "Split",
-                "pattern": {"Regex": regex},
-                "behavior": "Isolated",
-                "invert": False,
-            }
-        )
-    return {"type": "Sequence", "pretokenizers": stages} if stages else None
-
-
-def _decoder(proto: ModelProto) -> Any:
-    stages: list[Any] = [{"type": "Replace", "pattern": {"String": _SPACE}, "content": " "}]
+def _decoder(proto: ModelProto) -> decoders.Decoder:
+    stages: list[decoders.Decoder] = [decoders.Replace(_SPACE, " ")]
     if proto.byte_fallback:
-        stages.append({"type": "ByteFallback"})
+        stages.append(decoders.ByteFallback())
     if proto.adds_prefix or proto.byte_fallback:
-        stages.append({"type": "Fuse"})
+        stages.append(decoders.Fuse())
     if proto.adds_prefix:
-        stages.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    return {"type": "Sequence", "decoders": stages}
+        stages.append(decoders.Strip(" ", 1, 0))
+    return decoders.Sequence(stages)

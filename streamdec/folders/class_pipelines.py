@@ -22,7 +22,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from streamdec.folders.tokenizer_class import NotFollowedError
-from streamdec.tokenizers._common import guarded
+from streamdec.tokenizers._common import guarded, state_of
 
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL = (
@@ -51,7 +51,7 @@ class Pipeline:
 
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
-    ) -> tuple[Tokenizer, tuple[str, ...]]:
+    ) -> tuple[Tokenizer, list[str]]:
         """Return the tokenizer of the class, and which parts of the file it replaces.
 
         ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
@@ -70,13 +70,13 @@ class Pipeline:
         made = _empty(**{part: parts[part] for part in _PARTS})
         for part in _PARTS:
             new, old = getattr(made, part), getattr(tokenizer, part)
-            if _state(new) != _state(old):
+            if state_of(new) != state_of(old):
                 changed.append(part)
             if new is not None:
                 setattr(built, part, new)
         if tokenizer.post_processor is not None:
             built.post_processor = tokenizer.post_processor
-        return built, tuple(changed)
+        return built, changed
 
     def _parts(
         self, tokenizer: Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]
@@ -118,7 +118,7 @@ def set_post_processor(tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[
     if data is None:
         return False
     tokenizer.post_processor = _empty(post_processor=data).post_processor
-    return _state(tokenizer.post_processor) != _state(before)
+    return bool(state_of(tokenizer.post_processor) != state_of(before))
 
 
 def _empty(**parts: Any) -> Tokenizer:
@@ -167,7 +167,7 @@ def _set_model(model: Any, wanted: Mapping[str, Any]) -> bool:
 
 
 def _charsmap_of(normalizer: Any) -> str | None:
-    data = json.loads(_state(normalizer) or "null") or {}
+    data = state_of(normalizer) or {}
     for part in data.get("normalizers", [data]):
         if part.get("type") == "Precompiled":
             found: str = part["precompiled_charsmap"]
@@ -183,10 +183,3 @@ def _check_unigram(model: Any, content: bytes, roles: Mapping[str, str]) -> None
     text = model.id_to_token(int(unk_id[1])) if unk_id else None
     if text != roles.get("unk_token"):
         raise NotFollowedError(f"the unknown token of its model is not {text!r:.40}")
-
-
-def _state(part: Any) -> str | None:
-    if part is None:
-        return None
-    state = guarded(part.__getstate__)
-    return state.decode() if isinstance(state, bytes) else str(state)

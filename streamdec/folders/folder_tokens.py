@@ -2,12 +2,16 @@
 
 In: the files beside a tokenizer (``tokenizer_config.json`` and its like). Out: the tokenizer class
 that transformers 5 would choose, the tokens that the files declare, and the token of each role.
-Loading, chat templates and ``streamdec.preflight`` all use :func:`resolve`.
+Loading, chat templates and ``streamdec.preflight`` all use :func:`resolve`, so they agree.
+
+The rules are those of transformers 5 (``tokenization_utils_base.py`` and
+``tokenization_utils_tokenizers.py``, the same from 5.0 to 5.24), found by reading it and by
+comparing (``scripts/make_tokenizer_config_goldens.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +20,6 @@ from tokenizers import AddedToken
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.class_pipelines import Pipeline, pipeline_of
-from streamdec.folders.declared_tokens import (
-    DECLARED,
-    DeclaredTokens,
-    added_token,
-    declared_tokens,
-)
 from streamdec.folders.tokenizer_class import Chosen, auto_map_of, choose_class
 from streamdec.folders.tokenizer_config import (
     ADDED_TOKENS,
@@ -29,13 +27,21 @@ from streamdec.folders.tokenizer_config import (
     ROLES,
     SPECIAL_TOKENS_MAP,
     content_of,
-    id_of,
+    object_or_empty,
     read_object,
 )
 from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.folder_files import read_bounded
 
-_MODEL_CONFIG = "config.json"
+DECLARED = "added_tokens_decoder"
+"""The key of added tokens by id in ``tokenizer_config.json``."""
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_EXTRA = "extra_special_tokens"
+_ADDITIONAL = "additional_special_tokens"
+
+Token = AddedToken
+"""An added token with its flags, for modules that do not know the library."""
+TextOrToken = str | AddedToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,12 @@ class FolderTokens:
 
     chosen: Chosen
     """The tokenizer class."""
-    beside: DeclaredTokens
-    """The declared tokens, and the tokens with a name."""
+    declared: Mapping[int, AddedToken]
+    """Tokens by their declared ids."""
+    named: Mapping[str, TextOrToken]
+    """Tokens that have a role (``eos_token``) or another name."""
+    extra: tuple[TextOrToken, ...]
+    """Special tokens without a name."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """``tokenizer_config.json``; empty without one."""
     files: tuple[str, ...] = ()
@@ -57,27 +67,19 @@ class FolderTokens:
         return self.chosen.cls is None
 
     @property
+    def how(self) -> str:
+        """How the class makes its tokenizer; empty if code of the folder does."""
+        return "" if self.chosen.cls is None else self.chosen.cls.how
+
+    @property
     def is_built(self) -> bool:
         """Whether the class builds the tokenizer from vocabulary and declared tokens."""
-        return self.chosen.cls is not None and self.chosen.cls.builds
+        return self.how in ("builds", "builds-special")
 
     @property
-    def code(self) -> str:
-        """The module and class that ``auto_map`` names."""
-        return " ".join(auto_map_of(self.config))
-
-    @property
-    def roles(self) -> dict[str, str]:
-        """The token of each role, such as ``eos_token``."""
-        return {name: text for name, text in self.beside.names().items() if name in ROLES}
-
-    def to_add(self, present: Container[str]) -> list[AddedToken]:
-        """Return the tokens to add to a tokenizer with the added tokens ``present``."""
-        if self.pipeline is not None:
-            data = self.pipeline.data
-            return self.beside.to_add(present, flags=data["flags"], again=data["adds_again"])
-        is_special = self.chosen.cls is not None and self.chosen.cls.how == "builds-special"
-        return self.beside.to_add(present, again="given" if is_special else "")
+    def is_made(self) -> bool:
+        """Whether the class builds the tokenizer or a part of it."""
+        return self.is_built or self.how == "inherits"
 
     @property
     def pipeline(self) -> Pipeline | None:
@@ -88,14 +90,52 @@ class FolderTokens:
         return pipeline_of(self.chosen.name) if self.is_made else None
 
     @property
-    def is_made(self) -> bool:
-        """Whether the class builds the tokenizer or a part of it."""
-        return self.is_built or (self.chosen.cls is not None and self.chosen.cls.how == "inherits")
+    def code(self) -> str:
+        """The module and class that ``auto_map`` names."""
+        return " ".join(auto_map_of(self.config))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The text of each named token."""
+        return {name: _text(token) for name, token in self.named.items()}
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The token of each role, such as ``eos_token``."""
+        return {name: text for name, text in self.texts.items() if name in ROLES}
+
+    def to_add(self, present: Container[str]) -> list[AddedToken]:
+        """Return the tokens to add, in order, to a tokenizer with the added tokens ``present``.
+
+        All declared tokens are added again, so the last one of a text decides its flags.
+        """
+        data = {} if self.pipeline is None else self.pipeline.data
+        flags = data.get("flags", {})  # of the role tokens that the files give as strings
+        found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
+        declared = set(map(_text, found))
+        named = [
+            AddedToken(token, **flags[name]) if name in flags and isinstance(token, str) else token
+            for name, token in self.named.items()
+        ]
+        # A string is not equal to an object with that text, so both may occur.
+        others = [*dict.fromkeys((*named, *self.extra))]
+        found += [t for t in others if _text(t) not in declared and _text(t) not in present]
+        special = set(self.texts.values())
+        added = [_as_added(token, special) for token in found]
+        # Some classes add all special tokens once more, with the flags of the files or plain ones.
+        again = data.get("adds_again", "given" if self.how == "builds-special" else "")
+        if again:
+            special |= set(map(_text, self.extra))
+            if again == "plain":
+                others = [*dict.fromkeys(map(_text, others))]
+            added += [_as_added(token, special) for token in others]
+        return added
 
     def by_id(self) -> dict[int, AddedToken]:
         """Return the tokens with a declared id, special if they have a name."""
-        by_text = {token.content: token for token in self.beside.to_add(())}
-        declared = sorted(self.beside.declared.items())
+        special = set(self.texts.values())
+        declared = sorted(self.declared.items())
+        by_text = {token.content: _as_added(token, special) for _, token in declared}
         return {i: by_text[token.content] for i, token in declared}
 
 
@@ -116,7 +156,8 @@ def resolve(
     Args:
         config: ``tokenizer_config.json``.
         model_config: ``config.json``.
-        declared: The ``added_tokens_decoder`` of ``config``; None without one.
+        declared: The ``added_tokens_decoder`` of ``config``, or None if it has none. The next three
+            arguments are used only if this one is None.
         special_map: ``special_tokens_map.json``.
         legacy: ``added_tokens.json``, ids by text.
         own: The added tokens of ``tokenizer.json`` by id.
@@ -125,9 +166,108 @@ def resolve(
         model_roles: Role tokens that the model's own file names.
     """
     chosen = choose_class(config, model_config, is_byte_level=is_byte_level)
+    said = dict(config)
+    if _ADDITIONAL in said and not said.get(_EXTRA):
+        said[_EXTRA] = said.pop(_ADDITIONAL)
+    if declared is None:
+        said |= _of_map(special_map, said)
+        declared = {**dict(_of_legacy(legacy, said)), **own}
     defaults = (chosen.cls is not None and chosen.cls.roles) or model_roles or {}
-    beside = declared_tokens(config, declared, special_map, legacy, own, defaults=defaults)
-    return FolderTokens(chosen, beside, config, files)
+    by_text = {token.content: token for token in declared.values()}
+    roles = _tokens((role, said.get(role, defaults.get(role))) for role in ROLES)
+    named: dict[str, TextOrToken] = {
+        role: by_text.get(_text(token), token) for role, token in roles.items()
+    }
+    return FolderTokens(chosen, declared, named | _other_names(said), _extra(said), config, files)
+
+
+def added_token(value: Mapping[str, Any]) -> AddedToken:
+    """Return an added token from JSON; missing flags have the library's defaults."""
+    flags = {flag: bool(value[flag]) for flag in _FLAGS if flag in value}
+    return AddedToken(value["content"], **flags)
+
+
+def with_flag(token: AddedToken, flag: str, value: bool) -> AddedToken:
+    """Return a copy of ``token`` whose ``flag`` is ``value``."""
+    flags = {name: getattr(token, name) for name in _FLAGS}
+    return AddedToken(token.content, **{**flags, flag: value})
+
+
+def _of_legacy(
+    legacy: Mapping[str, int], said: Mapping[str, Any]
+) -> Iterator[tuple[int, AddedToken]]:
+    """Yield tokens and ids; tokens with a role and extra tokens are special.
+
+    As in transformers, typed objects of the config do not count.
+    """
+    extra = said.get(_EXTRA)
+    values = [*map(said.get, ROLES), *(extra if isinstance(extra, list) else ())]
+    special = {
+        content_of(value) for value in values if not (isinstance(value, dict) and "__type" in value)
+    }
+    for text, token_id in legacy.items():
+        is_special = text in special
+        yield token_id, AddedToken(text, normalized=not is_special, special=is_special)
+
+
+def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``special_tokens_map.json`` in the form of the config."""
+    found: dict[str, Any] = {}
+    for key, value in special_map.items():
+        if key == _EXTRA and isinstance(value, list):
+            before = said.get(key)
+            value = [*(before if isinstance(before, list) else []), *value]
+        elif isinstance(value, dict) and key != _EXTRA:
+            value = {**value, "special": True}
+        found[key] = value
+    return found
+
+
+def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
+    """Return other keys that end in ``_token``, and named extra tokens."""
+    extra = said.get(_EXTRA)
+    other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
+    return _tokens((other | (extra if isinstance(extra, dict) else {})).items())
+
+
+def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
+    """Return the extra tokens without a name; older files call them additional."""
+    extra = said.get(_EXTRA)
+    has_newer = _EXTRA in said and not isinstance(extra, dict)
+    listed = extra if has_newer else said.get(_ADDITIONAL)
+    # In old files the objects do not say that they are special; the list does.
+    tokens = (
+        _token_or_none({"special": True, **value} if isinstance(value, dict) else value)
+        for value in (listed if isinstance(listed, list) else ())
+    )
+    return tuple(token for token in tokens if token is not None)
+
+
+def _tokens(values: Iterable[tuple[str, Any]]) -> dict[str, TextOrToken]:
+    found = ((name, _token_or_none(value)) for name, value in values)
+    return {name: token for name, token in found if token is not None}
+
+
+def _token_or_none(value: Any) -> TextOrToken | None:
+    if isinstance(value, str):
+        return value or None
+    return added_token(value) if isinstance(value, dict) and content_of(value) else None
+
+
+def _as_added(token: TextOrToken, special: Container[str]) -> AddedToken:
+    """``token`` as it is added: special if it has a name."""
+    if isinstance(token, str):
+        return AddedToken(token, special=True)
+    if token.special or token.content not in special:
+        return token
+    return with_flag(token, "special", True)
+
+
+def _text(token: TextOrToken) -> str:
+    return token if isinstance(token, str) else token.content
+
+
+# --- reading --------------------------------------------------------------------------------------
 
 
 def has_config(folder: Path) -> bool:
@@ -162,7 +302,7 @@ def read_folder(
         _check_ids(legacy)
         tokens = resolve(
             config,
-            _model_config(folder),
+            object_or_empty(folder, "config.json"),  # the model's, so it may be malformed
             dict(_declared(config[DECLARED])) if has_declared else None,
             beside.get(SPECIAL_TOKENS_MAP) or {},
             legacy,
@@ -181,14 +321,6 @@ def read_folder(
     return tokens
 
 
-def _model_config(folder: Path) -> dict[str, Any]:
-    """Return ``config.json``. It belongs to the model, so a malformed one is ignored."""
-    try:
-        return read_object(folder, _MODEL_CONFIG) or {}
-    except TokenizerLoadError:
-        return {}
-
-
 def _is_byte_level(path: Path) -> bool:
     try:
         return path.is_file() and b'"ByteLevel"' in read_bounded(path)
@@ -204,13 +336,11 @@ def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:
     if not isinstance(tokens, dict):
         raise ValueError(f"{DECLARED} must be an object, not {type(tokens).__name__}")
     for key, token in tokens.items():
-        try:
-            token_id = id_of(key)
-        except ValueError as error:
-            raise ValueError(f"{DECLARED}: {error}") from error
+        if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
+            raise ValueError(f"{DECLARED}: {key!r:.40} is not a token id")
         if not isinstance(token, dict) or not content_of(token):
             raise ValueError(f"{DECLARED}: id {key} has no content")
-        yield token_id, added_token(token)
+        yield int(key), added_token(token)
 
 
 def _check_ids(legacy: Mapping[str, Any]) -> None:

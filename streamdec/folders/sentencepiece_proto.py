@@ -8,18 +8,18 @@ is checked.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 MAX_MODEL = 2**24
 """Largest model, in bytes; the largest known has 5 million. Parsing takes up to 40 times as much
 memory, and the library sentencepiece ends the process if there is too little."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-_UNIGRAM, BPE = 1, 2
+UNIGRAM, BPE = 1, 2
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
-Value = int | bytes
+T = TypeVar("T", int, bytes)
 
 
 class Piece(NamedTuple):
@@ -35,7 +35,7 @@ class ModelProto:
     """The fields of a SentencePiece model."""
 
     pieces: list[Piece] = field(default_factory=list)
-    model_type: int = _UNIGRAM
+    model_type: int = UNIGRAM
     byte_fallback: bool = False
     unk_id: int = 0
     unk_piece: str = "<unk>"
@@ -46,62 +46,61 @@ class ModelProto:
     removes_spaces: bool = True
     escapes_spaces: bool = True
 
-    @property
-    def is_unigram(self) -> bool:
-        """Whether the model is of the kind Unigram."""
-        return self.model_type == _UNIGRAM
-
-    @property
-    def is_bpe(self) -> bool:
-        """Whether the model is of the kind BPE."""
-        return self.model_type == BPE
-
     @classmethod
     def parse(cls, content: bytes) -> ModelProto:
         """Return the fields of ``content``. Raises ValueError if it is malformed."""
         pieces: list[Piece] = []
-        trainer: dict[int, Value] = {}
-        normalizer: dict[int, Value] = {}
+        parts: dict[int, dict[int, int | bytes]] = {_TRAINER: {}, _NORMALIZER: {}}
         for number, value in _fields(content):
             if number == _PIECES:
-                pieces.append(_piece(_bytes(value)))
-            elif number == _TRAINER:
-                trainer |= _fields(_bytes(value))
-            elif number == _NORMALIZER:
-                normalizer |= _fields(_bytes(value))
-        unk_piece = _text(trainer.get(45, b"<unk>"))
+                pieces.append(_piece(dict(_fields(value))))
+            elif number in parts:
+                parts[number] |= _fields(value)
+        trainer, normalizer = parts.values()
         roles = {}
         for role, id_field, default_id, text_field, default in (
-            ("bos_token", 41, 1, 46, b"<s>"),
-            ("eos_token", 42, 2, 47, b"</s>"),
-            ("unk_token", 40, 0, 45, b"<unk>"),
+            ("bos_token", 41, 1, 46, "<s>"),
+            ("eos_token", 42, 2, 47, "</s>"),
+            ("unk_token", 40, 0, 45, "<unk>"),
         ):
             # A negative id is written as an unsigned number of 64 bits.
-            if _int(trainer.get(id_field, default_id)) < 2**31:
-                roles[role] = _text(trainer.get(text_field, default)) or default.decode()
+            if _get(trainer, id_field, default_id) < 2**31:
+                roles[role] = _get(trainer, text_field, b"").decode() or default
         return cls(
             pieces,
-            model_type=_int(trainer.get(3, _UNIGRAM)),
-            byte_fallback=bool(trainer.get(35, 0)),
-            unk_id=_int(trainer.get(40, 0)),
-            unk_piece=unk_piece,
+            model_type=_get(trainer, 3, UNIGRAM),
+            byte_fallback=bool(_get(trainer, 35, 0)),
+            unk_id=_get(trainer, 40, 0),
+            unk_piece=_get(trainer, 45, b"<unk>").decode(),
             roles=roles,
-            charsmap=_bytes(normalizer.get(2, b"")),
-            adds_prefix=bool(normalizer.get(3, 1)),
-            removes_spaces=bool(normalizer.get(4, 1)),
-            escapes_spaces=bool(normalizer.get(5, 1)),
+            charsmap=_get(normalizer, 2, b""),
+            adds_prefix=bool(_get(normalizer, 3, 1)),
+            removes_spaces=bool(_get(normalizer, 4, 1)),
+            escapes_spaces=bool(_get(normalizer, 5, 1)),
         )
 
 
-def _piece(data: bytes) -> Piece:
-    fields = dict(_fields(data))
-    score = fields.get(2, b"\0\0\0\0")
-    [number] = struct.unpack("<f", _bytes(score))
-    return Piece(_text(fields.get(1, b"")), number, _int(fields.get(3, NORMAL)))
+def _piece(fields: Mapping[int, int | bytes]) -> Piece:
+    score = _get(fields, 2, b"\0\0\0\0")
+    if len(score) != 4:
+        raise ValueError(f"a score of {len(score)} bytes")
+    [number] = struct.unpack("<f", score)
+    return Piece(_get(fields, 1, b"").decode(), number, _get(fields, 3, NORMAL))
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
+def _get(fields: Mapping[int, int | bytes], number: int, default: T) -> T:
+    """Return field ``number``. Raises ValueError if it is not of the type of ``default``."""
+    kind = type(default)
+    value = fields.get(number, default)
+    if not isinstance(value, kind):
+        raise ValueError(f"field {number} is of type {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _fields(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the number and the value of each field of a message."""
+    if isinstance(data, int):
+        raise ValueError("a number where a message is expected")
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -130,19 +129,3 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, place
     raise ValueError(f"a number of more than 64 bits at byte {place}")
-
-
-def _bytes(value: Value) -> bytes:
-    if isinstance(value, int):
-        raise ValueError("a number where a message is expected")
-    return value
-
-
-def _int(value: Value) -> int:
-    if isinstance(value, bytes):
-        raise ValueError("a message where a number is expected")
-    return value
-
-
-def _text(value: Value) -> str:
-    return _bytes(value).decode()

@@ -8,7 +8,7 @@ same order as in ``AutoTokenizer.from_pretrained`` (transformers 5.24.0,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
@@ -60,17 +60,6 @@ def choose_class(
 
     A missing file is passed as an empty mapping.
     """
-    chosen = _choose(tokenizer_config, config, is_byte_level=is_byte_level)
-    declared, _ = _declared(tokenizer_config, config)
-    is_known = not declared or facts().tokenizer_class(declared) is not None
-    if is_known or chosen.cls is None or not _is_generic(chosen.cls):
-        return chosen
-    return replace(chosen, unknown=declared)
-
-
-def _choose(
-    tokenizer_config: Mapping[str, Any], config: Mapping[str, Any], *, is_byte_level: bool
-) -> Chosen:
     known = facts()
     given = config.get("model_type")
     model_type = given if isinstance(given, str) else ""
@@ -81,23 +70,25 @@ def _choose(
     bare = declared.removesuffix("Fast")
     own = known.class_of_model.get(model_type, "").removesuffix("Fast")
     is_llama = bare == "LlamaTokenizer" and own != "MistralCommonBackend"
-    if is_llama and is_byte_level and not is_wrong:
-        return _generic("LlamaTokenizer is declared, tokenizer.json is ByteLevel", "tokenizer.json")
-    if not declared:
-        found = _named(own, f"model type {model_type}", "config.json")
-        return found or _generic("no class is declared", "config.json")
-    if own in ("", bare):
-        told = "is not known" if known.tokenizer_class(bare) is None else "is generic"
-        return _named(bare, "declared", source) or _generic(f"{declared} {told}", source)
     found = None
-    if own not in _NOT_OF_A_MODEL:
-        if is_wrong:
-            why = f"model type {model_type}, whose declared class is known to be wrong"
-            found = _named(own, why, "config.json")
-        else:
+    if is_llama and is_byte_level and not is_wrong:
+        why, source = "LlamaTokenizer is declared, tokenizer.json is ByteLevel", "tokenizer.json"
+    elif not declared:
+        found = _named(own, f"model type {model_type}", "config.json")
+        why, source = "no class is declared", "config.json"
+    elif own in ("", bare):
+        found = _named(bare, "declared", source)
+        why = f"{declared} is {'not known' if known.tokenizer_class(bare) is None else 'generic'}"
+    else:
+        why = f"{declared} is not the class of model type {model_type}"
+        if is_wrong and own not in _NOT_OF_A_MODEL:
+            told = f"model type {model_type}, whose declared class is known to be wrong"
+            found = _named(own, told, "config.json")
+        elif own not in _NOT_OF_A_MODEL:
             found = _named(declared, "declared", source)
-    why = f"{declared} is not the class of model type {model_type}"
-    return found or _generic(why, source)
+    is_unknown = declared and known.tokenizer_class(declared) is None
+    generic = known.tokenizer_class(GENERIC)
+    return found or Chosen(generic, why, source, declared if is_unknown else "")
 
 
 def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, str]:
@@ -112,12 +103,4 @@ def _declared(tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]) ->
 def _named(name: str, why: str, source: str) -> Chosen | None:
     """Return the class ``name``; None if it is unknown or generic."""
     cls = facts().tokenizer_class(name) if name else None
-    return None if cls is None or _is_generic(cls) else Chosen(cls, why, source)
-
-
-def _is_generic(cls: TokenizerClass) -> bool:
-    return cls.name in _GENERIC_NAMES
-
-
-def _generic(why: str, source: str) -> Chosen:
-    return Chosen(facts().tokenizer_class(GENERIC), why, source)
+    return None if cls is None or cls.name in _GENERIC_NAMES else Chosen(cls, why, source)

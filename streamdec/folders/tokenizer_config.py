@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
-from streamdec.tokenizers._common import MAX_ID
 from streamdec.tokenizers.folder_files import BOM, FileError, parse_json, read_file
 
 CONFIG = "tokenizer_config.json"
@@ -40,11 +39,12 @@ def read_object(folder: Path, name: str) -> dict[str, Any] | None:
     return data
 
 
-def id_of(key: str) -> int:
-    """Return the id that a JSON key spells. Raises ValueError if it is not an id."""
-    if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= MAX_ID):
-        raise ValueError(f"{key!r:.40} is not a token id")
-    return int(key)
+def object_or_empty(folder: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object in ``name``; an empty one if there is none, or it is malformed."""
+    try:
+        return read_object(folder, name) or {}
+    except TokenizerLoadError:
+        return {}
 
 
 def content_of(token: Any) -> str | None:

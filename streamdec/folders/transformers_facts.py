@@ -42,11 +42,6 @@ class TokenizerClass:
     roles: Mapping[str, str]
     """The default role tokens of the class."""
 
-    @property
-    def builds(self) -> bool:
-        """Whether the class may lose added tokens of ``tokenizer.json``."""
-        return self.how in ("builds", "builds-special")
-
 
 @dataclass(frozen=True, slots=True)
 class EosDefault:

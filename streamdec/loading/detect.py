@@ -32,48 +32,6 @@ Format = Literal[
 ]
 
 _HEAD = 4096
-
-_MAGIC = {
-    b"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
-    b"\x28\xb5\x2f\xfd": "a zstd-compressed file (unpack it with unzstd)",
-    b"BZh": "a bzip2-compressed file (unpack it with bunzip2)",
-    b"PK\x03\x04": "a zip archive (unpack it with unzip)",
-    b"\xfd7zXZ\x00": "an xz-compressed file (unpack it with unxz)",
-    b"\xff\xfe": "a text in UTF-16",
-    b"\xfe\xff": "a text in UTF-16",
-    b"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
-    b"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
-    b"<": "HTML or XML (download the file itself, not its page)",
-}
-_KEYS: dict[Format, re.Pattern[bytes]] = {
-    "huggingface": re.compile(rb'"model"\s*:\s*\{'),
-    "tekken": re.compile(rb'"default_num_special_tokens"\s*:\s*[0-9]'),
-}
-# A rank file has a line for each token: its bytes in base64, a space, its rank.
-_RANKS = re.compile(rb"[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)")
-# A line of an RWKV vocabulary has an id, the token as a Python literal, and its length in bytes.
-_RWKV = re.compile(rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)")
-_ABOUT_RWKV = (
-    "an RWKV vocabulary, which streamdec does not read. The package rwkv does (pip install rwkv; "
-    "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
-    "The page 'Write a backend' has a class for this format that streams accept"
-)
-_ABOUT_VOCABULARY = "a vocabulary without a way to split a text (give the path of its folder)"
-# A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
-_SENTENCEPIECE = re.compile(rb"\x0a[\x02-\x7f]\x0a.", re.DOTALL)
-_OTHER_JSON = {
-    "a tokenizer_config.json, which does not hold the tokenizer (name its folder)": re.compile(
-        rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:'
-    ),
-    _ABOUT_VOCABULARY: re.compile(
-        rb'\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z',
-        re.DOTALL,
-    ),
-}
-_GGUF = b"GGUF"
-_VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
-"""Files whose meaning depends on the tokenizer class."""
-_CONFIGS = (CONFIG, "config.json")
 _NAMES: dict[Format, str] = {
     "huggingface": "a tokenizer.json",
     "tekken": "a Tekken file",
@@ -82,6 +40,52 @@ _NAMES: dict[Format, str] = {
     "gguf": "a GGUF file",
 }
 """Formats by priority: if a folder has several, the first of them is loaded."""
+_ABOUT_RWKV = (
+    "an RWKV vocabulary, which streamdec does not read. The package rwkv does (pip install rwkv; "
+    "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
+    "The page 'Write a backend' has a class for this format that streams accept"
+)
+_ABOUT_VOCABULARY = "a vocabulary without a way to split a text (give the path of its folder)"
+_IN_PLACE_OF_IT = {
+    rb"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
+    rb"\x28\xb5\x2f\xfd": "a zstd-compressed file (unpack it with unzstd)",
+    rb"BZh": "a bzip2-compressed file (unpack it with bunzip2)",
+    rb"PK\x03\x04": "a zip archive (unpack it with unzip)",
+    rb"\xfd7zXZ\x00": "an xz-compressed file (unpack it with unxz)",
+    rb"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
+    rb"\xff\xfe|\xfe\xff": "a text in UTF-16",
+    rb"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
+    rb"(\xef\xbb\xbf)?\s*<": "HTML or XML (download the file itself, not its page)",
+    # A line has an id, the token as a Python literal, and its length in bytes.
+    rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)": _ABOUT_RWKV,
+}
+"""What explains best why a folder has no tokenizer."""
+_BEGINNINGS: dict[bytes, Format | str] = {
+    rb"GGUF": "gguf",
+    # A ModelProto begins with its pieces: field 1, a message whose own field 1 is the piece's text.
+    rb"(?s:\x0a[\x02-\x7f]\x0a.)": "sentencepiece",
+    # A rank file has a line for each token: its bytes in base64, a space, its rank.
+    rb"(\xef\xbb\xbf)?\s*[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)": "tiktoken",
+    **_IN_PLACE_OF_IT,
+    rb"\Z": "an empty file",
+    rb"(\xef\xbb\xbf)?\s*\Z": "a file with nothing but white space",
+}
+"""Regexes for the beginning of a file, and its format, or a description of another one."""
+_IN_JSON: dict[bytes, Format | str] = {
+    rb'"model"\s*:\s*\{': "huggingface",
+    rb'"default_num_special_tokens"\s*:\s*[0-9]': "tekken",
+    rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:': (
+        "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
+    ),
+    rb'(?s:\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z)': (
+        _ABOUT_VOCABULARY
+    ),
+    b"": 'JSON without a "model"',
+}
+"""The same for JSON: what is anywhere in it."""
+_VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
+"""Files whose meaning depends on the tokenizer class."""
+_CONFIGS = (CONFIG, "config.json")
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
     r"|.*\.model(\..+)?|.*\.gguf)"
@@ -147,39 +151,14 @@ def _detect_file(path: Path) -> Detected:
         if path.name == "vocab.txt" and content[:1] in (b"<", b"["):
             return Detected(path, "unsupported", _ABOUT_VOCABULARY)
         if content[:1] in (b"{", b"["):
-            return Detected(path, *_describe_json(head + file.read(MAX_FILE)))
-    return Detected(path, *_describe(head, content))
-
-
-def _describe_json(content: bytes) -> tuple[Format, str]:
-    """Return the format, by the keys of the JSON."""
-    for found, key in _KEYS.items():
-        if key.search(content):
-            return found, _NAMES[found]
-    known = (what for what, key in _OTHER_JSON.items() if key.search(content))
-    return "unsupported", next(known, 'JSON without a "model"')
-
-
-def _describe(head: bytes, content: bytes) -> tuple[Format, str]:
-    if not content:
-        empty = "an empty file" if not head else "a file with nothing but white space"
-        return "unsupported", empty
-    for magic, what in _MAGIC.items():
-        if content.startswith(magic):
-            return "unsupported", what
-    found: Format | None = None
-    if head.startswith(_GGUF):
-        found = "gguf"
-    # White space counts here: the first byte of a ModelProto is a line feed.
-    elif _SENTENCEPIECE.match(head):
-        found = "sentencepiece"
-    elif _RANKS.match(content):
-        found = "tiktoken"
-    elif _RWKV.match(head):
-        return "unsupported", _ABOUT_RWKV
-    if found is not None:
-        return found, _NAMES[found]
-    return "unsupported", f"a file of an unknown format that begins with {head[:16]!r}"
+            head += file.read(MAX_FILE)
+            signs = (said for sign, said in _IN_JSON.items() if re.search(sign, head))
+        else:
+            signs = (said for sign, said in _BEGINNINGS.items() if re.match(sign, head))
+    said = next(signs, f"a file of an unknown format that begins with {head[:16]!r}")
+    if said in _NAMES:
+        return Detected(path, said, _NAMES[said])
+    return Detected(path, "unsupported", said)
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -190,19 +169,17 @@ def _detect_folder(folder: Path) -> Detected:
         return _detect(folder / "tokenizer.json")
     names = sorted(entry.name for entry in folder.iterdir())
     looked_into = list(_looked_into(folder, names))
-    found = [one for one in looked_into if one.format != "unsupported"]
-    kinds = (kind for kind in _NAMES if any(one.format == kind for one in found))
-    best = next(([one for one in found if one.format == kind] for kind in kinds), [])
-    if len(best) == 1:
-        return best[0]
-    if best:
-        files = _listed([one.path.name for one in best])
-        several = f"a folder with several tokenizer files: {files}; give the path of one"
-        return Detected(folder, "unsupported", several)
-    # A Git LFS pointer or a compressed file explains best why there is no tokenizer.
-    absent = [one for one in looked_into if one.description in (*_MAGIC.values(), _ABOUT_RWKV)]
-    if absent:
-        return absent[0]
+    for kind in _NAMES:
+        found = [one for one in looked_into if one.format == kind]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            files = _listed([one.path.name for one in found])
+            several = f"a folder with several tokenizer files: {files}; give the path of one"
+            return Detected(folder, "unsupported", several)
+    for one in looked_into:
+        if one.description in _IN_PLACE_OF_IT.values():
+            return one
     if (made_by := _class_in(folder, names)) is not None:
         return Detected(folder, "transformers", f"a folder of the class {made_by}")
     other = [one for one in looked_into if one.path.name != CONFIG]

@@ -105,8 +105,8 @@ def load_tokenizer(
     'tekken'
     """
     from streamdec.backends.caveats import warn_of_caveats
+    from streamdec.backends.hybrid import FastOptions
     from streamdec.core.shared_tables import route_of
-    from streamdec.fastpath.options import FastOptions
     from streamdec.loading.detect import detect_format
     from streamdec.loading.opening import open_tokenizer
     from streamdec.loading.places import DEMO, looked_up, place_of, use_instead

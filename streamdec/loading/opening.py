@@ -12,10 +12,9 @@ from time import perf_counter
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import HybridTokenizer
+from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath.options import FastOptions
 from streamdec.folders.agreement import compare
 from streamdec.folders.folder_tokens import has_config
 from streamdec.folders.tokenizer_class import NotFollowedError
@@ -24,6 +23,7 @@ from streamdec.loading.places import Place
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
+from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.folder_files import read_bounded
 from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
 
@@ -34,7 +34,6 @@ SUPPORTED = (
 
 _CLASSES = {
     "tekken": "TekkenTokenizer",
-    "tiktoken": "TiktokenTokenizer",
     "sentencepiece": "SentencePieceTokenizer",
     "gguf": "GGUFTokenizer",
 }
@@ -52,40 +51,41 @@ def open_tokenizer(
 
     ``found`` is its format. The other arguments are those of load_tokenizer.
     """
-    started, reason = perf_counter(), ""
+    started, reason, applies = perf_counter(), "", False
     if place.path is None or found is None:
         assert place.encoding is not None
         kind = tokenizers.TiktokenTokenizer
         tokenizer: BaseTokenizer = kind.named(place.encoding, allow_download=allow_download)
+    elif place.encoding is not None:
+        tokenizer = _of_other_format(found, place.encoding)
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
-            source = None
-            if place.encoding is None:
-                source = _source(found, applies=applies, is_asked=bool(apply_tokenizer_config))
+            source = _source(found, applies=applies, is_asked=bool(apply_tokenizer_config))
             if source is not None:
-                return HybridTokenizer._of(
-                    source, options, format=found.format, revision=place.revision
-                )
-            tokenizer = _of_other_format(found, place)
+                told = {"format": found.format, "revision": place.revision}
+                return HybridTokenizer._of(source, options, **told)
+            tokenizer = _of_other_format(found)
         except NotFollowedError as error:
             reason = str(error)
             folder = found.path if found.path.is_dir() else found.path.parent
             tokenizer = _by_transformers(folder, reason)
-        if applies and place.encoding is None:
-            compare(tokenizer, found.path, is_error=found.format == "tiktoken")
+    if applies and found is not None:
+        compare(tokenizer, found.path, is_error=found.format == "tiktoken")
+    if not reason and (found is None or found.format == "tiktoken"):
+        kind_of_file = "" if found is None else "a rank file of "
+        reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
+    library_name = tokenizer.tokenizer_type
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
         requested_by=options.requested_by,
-        active=tokenizer.tokenizer_type,
-        reason=reason or _reason(tokenizer, found),
-        versions=versions_of(
-            ("tokenizers", "transformers" if reason else tokenizer.tokenizer_type)
-        ),
+        active=library_name,
+        reason=reason or (found.description if found is not None else ""),
+        versions=versions_of(("tokenizers", "transformers", library_name)),
         sha256=getattr(tokenizer, "sha256", None),
         revision=place.revision,
-        seconds={tokenizer.tokenizer_type: perf_counter() - started},
+        seconds={library_name: perf_counter() - started},
     )
     if options.strict:
         what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"
@@ -94,7 +94,7 @@ def open_tokenizer(
 
 
 def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
-    """Return the ``tokenizer.json``, or the one made from a SentencePiece folder.
+    """Return the ``tokenizer.json``, or the tokenizer made from a SentencePiece folder.
 
     None for other files. Raises NotFollowedError if only transformers can make the tokenizer.
     """
@@ -111,23 +111,20 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    made = from_sentencepiece(path)
-    return Source(made.content, str(path), path, applies, assembled=made)
+    return Source(b"", str(path), path, applies, is_asked, from_sentencepiece(path))
 
 
-def _of_other_format(found: Detected, place: Place) -> BaseTokenizer:
+def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"
         raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
-    if place.encoding is not None and found.format != "tiktoken":
-        raise TokenizerLoadError(
-            f"{str(found.path)!r}: remove encoding=, which is only for rank files; this is "
-            f"{found.description}"
-        )
-    kind = getattr(tokenizers, _CLASSES[found.format])
-    options = {"encoding": place.encoding} if found.format == "tiktoken" else {}
-    loaded: BaseTokenizer = kind(found.path, **options)
+    if found.format == "tiktoken":
+        return tokenizers.TiktokenTokenizer(found.path, encoding=encoding)
+    if encoding is not None:
+        what = f"remove encoding=, which is only for rank files; this is {found.description}"
+        raise TokenizerLoadError(f"{str(found.path)!r}: {what}")
+    loaded: BaseTokenizer = getattr(tokenizers, _CLASSES[found.format])(found.path)
     return loaded
 
 
@@ -157,11 +154,3 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         return TransformersTokenizer(given, folder)
     tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
     return tokenizer
-
-
-def _reason(tokenizer: BaseTokenizer, found: Detected | None) -> str:
-    """Return why the library encodes, for the report."""
-    if found is None or found.format == "tiktoken":
-        kind = "" if found is None else "a rank file of "
-        return f"{kind}the encoding {getattr(tokenizer, 'encoding_name', '')}"
-    return found.description

@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
 DEMO = Path(__file__).parent / "demo"
 """The folder of a small model's tokenizer, a part of this package."""
-_OPENAI_MODEL = re.compile(r"(?:gpt-\d|chatgpt-|o\d(?![a-z0-9]))[a-z0-9-]*(?:\.\d[a-z0-9-]*)?")
-"""Names of OpenAI's models that only tiktoken maps to an encoding."""
 VARIABLE = "STREAMDEC_MODELS"
 """The environment variable with the path of a JSON object: names to paths or names."""
 _MAX_NAME = 100
 """The longest name of a model that is repeated in an error message."""
-_INSTALL = "pip install 'streamdec[tiktoken]'"
 HUB = "hf://"
 """Marks a name as an id of the Hub, so that it is not read as a path or as the name of a model."""
 _FILES = (
@@ -125,16 +122,7 @@ def use_instead(given: object) -> str:
 
 
 def _reasons(name: str) -> list[str]:
-    """Return why ``name`` is neither a path nor a known name.
-
-    Raises MissingExtraError if only tiktoken is missing.
-    """
-    has_tiktoken = find_spec("tiktoken") is not None
-    model = _model_of_openai(name)
-    if not has_tiktoken and model and _OPENAI_MODEL.fullmatch(model):
-        raise MissingExtraError(
-            f"{name!r:.200} is a model of OpenAI, which needs the library tiktoken: {_INSTALL}"
-        )
+    """Return why ``name`` is neither a path nor a known name."""
     reasons = []
     try:
         detect_format(name)
@@ -152,8 +140,8 @@ def _reasons(name: str) -> list[str]:
 
         known = ", ".join(ENCODINGS)
         reasons.append(f"it is not the name of a known model or encoding ({known})")
-        if not has_tiktoken:
-            reasons.append(f"models of OpenAI need tiktoken: {_INSTALL}")
+        if find_spec("tiktoken") is None:
+            reasons.append("models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'")
     return reasons
 
 
@@ -171,17 +159,9 @@ def _encoding_named(name: str) -> str | None:
 
     if name in ENCODINGS:
         return name
-    model = _model_of_openai(name)
-    return None if model is None else encoding_of_model(model)
-
-
-def _model_of_openai(name: str) -> str | None:
-    """Return ``name`` without OpenAI as its organisation. None if it has another one.
-
-    Models of other organisations may have the same names as OpenAI's.
-    """
+    # Models of other organisations may have the same names as OpenAI's.
     organisation, _, model = name.rpartition("/")
-    return model if organisation in ("", "openai", "azure") else None
+    return encoding_of_model(model) if organisation in ("", "openai", "azure") else None
 
 
 # --- the Hugging Face Hub -------------------------------------------------------------------------

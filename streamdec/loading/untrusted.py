@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from streamdec.backends.hybrid import FastOptions
 from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath.options import FastOptions
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
 from streamdec.tokenizers.encodings import EncodingSpec

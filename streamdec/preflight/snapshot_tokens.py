@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
-from streamdec.folders.declared_tokens import Token, added_token
-from streamdec.folders.folder_tokens import FolderTokens, resolve
+from streamdec.folders.folder_tokens import FolderTokens, Token, added_token, resolve
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.loading import untrusted
 from streamdec.locks import cached_property
@@ -187,7 +186,7 @@ class Tokens:
             key = "additional_special_tokens"  # which is read as the other one then
         extra, source_of_extra = self.said.get(key, (None, ""))
         found: dict[str, Role] = {}
-        for name, text in self.folder.beside.names().items():
+        for name, text in self.folder.texts.items():
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
@@ -234,7 +233,7 @@ class Tokens:
         if self.loaded is not None:
             return dict(sorted(self.loaded.added.items()))
         special = {role.text for role in self.roles.values()}
-        declared = self.folder.beside.declared.items()
+        declared = self.folder.declared.items()
         return {
             i: (token.content, token.special or token.content in special)
             for i, token in sorted(declared)

@@ -134,6 +134,27 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     # --- the vocabulary ---------------------------------------------------------------------------
 
+    _names: dict[int, str]
+    """The name of each token, ids ascending. Backends that ask a library do without."""
+
+    @cached_property
+    def _ids_by_name(self) -> dict[str, int]:
+        """The lowest id of each name."""
+        return {name: i for i, name in reversed(self._names.items())}
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """Return the name of ``token_id``; None if unknown."""
+        return self._names.get(token_id)
+
+    def token_to_id(self, token: str) -> int | None:
+        """Return the id of the token called ``token``, the lowest of several; None if unknown."""
+        return self._ids_by_name.get(token)
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id."""
+        return next(reversed(self._names), -1) + 1
+
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes of ``token_id`` inside a text; None if there is no token.
 
@@ -376,6 +397,12 @@ def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:
     # For each byte the index of its character; for the end the number of them.
     of_byte = [i for i, char in enumerate(text) for _ in char.encode()] + [len(text)]
     return [(of_byte[a], of_byte[b - 1] + 1 if b > a else of_byte[a]) for a, b in spans]
+
+
+def byte_spans(text: str, spans: Iterable[Span]) -> list[Span]:
+    """Convert spans of characters to spans of their bytes in UTF-8."""
+    places = [0, *accumulate(len(letter.encode()) for letter in text)]
+    return [(places[start], places[end]) for start, end in spans]
 
 
 def _listed(texts: Iterable[str]) -> list[str]:

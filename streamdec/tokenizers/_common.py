@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from streamdec.core.rules.compile import rule_for
 from streamdec.core.token_ids import AT_INDEX, as_sequence, check_token_id
@@ -42,6 +42,15 @@ def guarded(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     except BaseException as error:
         name = getattr(call, "__qualname__", type(call).__name__)
         raise TokenizerLibraryError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def state_of(part: Any) -> Any:
+    """Return a part of a tokenizer of ``tokenizers`` as JSON data; None for no part.
+
+    Raises TokenizerLibraryError for a part that is written in Python.
+    """
+    # Not to_str, which some decoders of the library do not have.
+    return None if part is None else json.loads(guarded(part.__getstate__))
 
 
 def checked_ids(token_ids: Iterable[int]) -> array[int]:

@@ -43,20 +43,18 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 async def in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of ``calls``, each run in a thread. Raises the first error."""
-    found: dict[int, T | Exception] = {}
+    results: dict[int, T] = {}
+    errors: dict[int, Exception] = {}
 
     async def run(index: int) -> None:
         try:
-            found[index] = await in_thread(calls[index])
+            results[index] = await in_thread(calls[index])
         except Exception as error:  # noqa: BLE001 (raised below, outside the task group)
-            found[index] = error
+            errors[index] = error
 
     async with anyio.create_task_group() as group:
         for index in range(len(calls)):
             group.start_soon(run, index)
-    results = []
-    for _, result in sorted(found.items()):
-        if isinstance(result, Exception):
-            raise result
-        results.append(result)
-    return results
+    if errors:
+        raise errors[min(errors)]
+    return [results[index] for index in range(len(calls))]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
+from streamdec import HuggingFaceTokenizer, load_tokenizer
 from streamdec.backends.caveats import Caveat, caveats_of
 from streamdec.errors import StreamdecWarning
 from tests.support.zoo import ZOO
@@ -75,12 +75,6 @@ def test_added_tokens_that_are_spelled_in_letters_for_bytes() -> None:
     assert {text for text in texts if decoded[text] != text} == {"ü", "Ġx"}
 
 
-def test_letters_for_bytes_are_letters_under_other_decoders() -> None:
-    library = words(AddedToken("ü", normalized=False))
-    library.decoder = decoders.Fuse()
-    assert caveats_of(HuggingFaceTokenizer(library)) == ()
-
-
 def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path) -> None:
     folder = saved(tmp_path, words(AddedToken("ü", normalized=False)))
     with pytest.warns(StreamdecWarning, match=TEXT_DIFFERS) as told:
@@ -130,10 +124,6 @@ def test_the_caveats_list_the_tokens_with_other_text(name: str) -> None:
     assert odd <= others
     if name.startswith("byte_level") and "fused" not in name:
         assert odd == others
-
-
-def test_other_formats_have_no_caveats() -> None:
-    assert caveats_of(MockTokenizer.from_tokens([b"a"])) == ()
 
 
 def test_a_caveat_is_printed_as_a_sentence() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*, which is not a token")
 IDS = {text: i for i, (text, _, _) in enumerate(LLAMA_TOKENS)}
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
 FIRST = ["h", "e", "he", "Ġ", "Ġhe", "ü", "é", "<end>", "<tool ü>", "你"]
-BYTE_LEVEL = {
+BYTE_LEVEL: dict[str, Any] = {
     "model": "gpt2",
     "pre": "gpt-2",
     "tokens": [*FIRST, *(letter for letter in ALPHABET if letter not in FIRST)],
@@ -70,13 +69,17 @@ def test_special_tokens_are_skipped_unless_they_are_asked_for(tmp_path: Path) ->
     assert made(tmp_path, add_space_prefix=False).decode(ids) == " hello<tool>"
 
 
-def test_letters_of_added_tokens_are_letters(tmp_path: Path) -> None:
+def test_letters_of_added_tokens_of_a_byte_level_model_are_letters(tmp_path: Path) -> None:
     """Where the rule of ``tokenizers`` would make them bytes."""
     ours = made(tmp_path, **BYTE_LEVEL)
     assert [ours.piece(i) for i in (4, 5, 6, 8, 9)] == [
         *(b" he", "ü".encode(), b"\xe9", "<tool ü>".encode(), "你".encode())
     ]
     assert ours.decode([3, 2, 7]) == " he"
+    assert ours.encode("he he<end>").ids == (2, 4, 7)
+    assert 7 not in ours.encode("he<end>", special="text").ids
+    nameless = made(tmp_path, **BYTE_LEVEL | {"tokens": ["", *BYTE_LEVEL["tokens"][1:]]})
+    assert nameless.decode([0]) == "[EMPTY_0]"  # as llama.cpp names it
 
 
 BERT: dict[str, Any] = {
@@ -113,28 +116,28 @@ def test_a_model_of_llama_encodes(tmp_path: Path) -> None:
     assert ours.decode(ours.encode("😀 hello 你").ids) == "😀 hello 你"
     with pytest.raises(EncodeError, match="'</s>'"):
         ours.encode("h</s>", special="forbid")
-
-
-def test_padding_of_the_unknown_type_does_not_spoil_encoding(tmp_path: Path) -> None:
     texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
-    more = {"token_type": [*types, 2, 2], "scores": [*scores, 0.0, 0.0]}
-    padded = made(tmp_path, tokens=[*texts, "[PAD1]", "[PAD2]"], **more)
-    assert padded.encode("hello").ids == made(tmp_path).encode("hello").ids
+    scores = [float("inf") if text == "▁hello" else score for text, _, score in LLAMA_TOKENS]
+    more: dict[str, Any] = {
+        "tokens": [*texts, "[PAD1]", "[PAD2]"],
+        "token_type": [*types, 2, 2],  # padding of the unknown type
+        "scores": [*scores, 0.0, 0.0],
+    }
+    assert made(tmp_path, **more).encode("hello").ids == ours.encode("hello").ids
 
 
-def test_a_byte_level_model_encodes(tmp_path: Path) -> None:
-    ours = made(tmp_path, **BYTE_LEVEL)
-    assert ours.encode("he he<end>").ids == (2, 4, 7)
-    assert 7 not in ours.encode("he<end>", special="text").ids
-    with pytest.raises(EncodeError, match="'<end>'"):
-        ours.encode("he<end>", special="forbid")
+def test_roles_without_a_token_are_those_of_llama_cpp(tmp_path: Path) -> None:
+    with pytest.warns(StreamdecWarning, match="the id of the bos_token is 99999, which is not"):
+        ours = made(tmp_path, bos_token_id=99999, eos_token_id=None, unknown_token_id=None)
+    special = ours.special_tokens
+    assert (special.bos_token, special.eos_token, special.unk_token) == ("<s>", "</s>", "<unk>")
 
 
 NO_TRIAL: dict[str, tuple[dict[str, Any], str]] = {
     "merges of unknown tokens": (BYTE_LEVEL | {"merges": ["x yy"]}, "yy"),
     "no merges": (BYTE_LEVEL | {"merges": None}, "it has no merges"),
     "bytes without a token": (
-        BYTE_LEVEL | {"tokens": FIRST, "token_type": BYTE_LEVEL["token_type"][:10]},  # type: ignore[index]
+        BYTE_LEVEL | {"tokens": FIRST, "token_type": BYTE_LEVEL["token_type"][:10]},
         "is encoded as tokens of other text",
     ),
     "a token with two ids": (
@@ -167,17 +170,6 @@ def test_an_unknown_way_of_splitting_is_warned_of_and_refused(tmp_path: Path) ->
         unheard.encode("he")
     with pytest.raises(TokenizerLoadError, match="split as 'whitespace'"):
         made(tmp_path, **BYTE_LEVEL | {"pre": "whitespace"})
-
-
-def test_a_role_whose_id_is_not_a_token_is_warned_of(tmp_path: Path) -> None:
-    with pytest.warns(StreamdecWarning, match="the id of the bos_token is 99999, which is not"):
-        assert made(tmp_path, bos_token_id=99999).special_tokens.bos_token == "<s>"
-
-
-def test_roles_that_the_file_does_not_say_are_those_of_llama_cpp(tmp_path: Path) -> None:
-    ids = ("bos_token_id", "eos_token_id", "unknown_token_id")
-    special = made(tmp_path, **dict.fromkeys(ids)).special_tokens
-    assert (special.bos_token, special.eos_token, special.unk_token) == ("<s>", "</s>", "<unk>")
 
 
 # --- what cannot be loaded ------------------------------------------------------------------------
@@ -214,12 +206,6 @@ def test_a_malformed_file_is_named_with_its_fault(
 ) -> None:
     with pytest.raises(TokenizerLoadError, match=rf"file\.gguf': .*{message}"):
         made(tmp_path, **changes)
-
-
-def test_scores_beyond_all_floats_are_the_greatest(tmp_path: Path) -> None:
-    huge = [float("inf") if text == "▁hello" else score for text, _, score in LLAMA_TOKENS]
-    packed = struct.pack(f"<IIQ{len(huge)}d", 9, 12, len(huge), *huge)
-    assert made(tmp_path, scores=packed).encode("hello").tokens == ("▁hello",)
 
 
 @given(st.data())
@@ -363,11 +349,3 @@ def test_a_control_token_that_is_a_word_of_the_model_as_well(tmp_path: Path) -> 
         with pytest.raises(EncodeError, match="'END'"):
             ours.encode("END", special=special)
     assert ours.encode("he END", special="text").ids
-
-
-def test_a_token_without_text_is_named_as_in_llama_cpp(tmp_path: Path) -> None:
-    nameless = {"tokens": ["", *ALPHABET, "he"], "token_type": [3] + [1] * 257}
-    ours = made(tmp_path, **BYTE_LEVEL | nameless | {"merges": ["h e"]})
-    for special in ("parse", "text", "forbid"):
-        assert ours.encode("he", special=special).ids == (257,)
-    assert ours.decode([0], skip_special_tokens=False) == "[EMPTY_0]"

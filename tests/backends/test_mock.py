@@ -86,21 +86,14 @@ def test_a_table_that_cannot_be_made_is_named(
 def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
     tokens = [b"a", b"ab", b"ab", b"\xc3", b"\xa9", b"", b"abc"]
     tokenizer = MockTokenizer.from_tokens(tokens, special_ids=[6])
+    assert [tokenizer.id_to_token(i) for i in (0, 3, 7)] == ["a", "\\xc3", None]
+    assert [tokenizer.token_to_id(name) for name in ("ab", "\\xc3", "b")] == [1, 3, None]
     assert tokenizer.encode("abaé").ids == (1, 0, 3, 4)
     with pytest.raises(ValueError, match=r"no token begins at byte 2: b'cab'"):
         tokenizer.encode("abcab")
 
 
 # --- the vocabulary -------------------------------------------------------------------------------
-
-
-def test_names_of_bytes() -> None:
-    tokenizer = MockTokenizer.from_tokens([b"a", b"\xff", b"a"])
-    assert [tokenizer.id_to_token(i) for i in range(4)] == ["a", "\\xff", "a", None]
-    assert tokenizer.token_to_id("a") == 0
-    assert tokenizer.token_to_id("\\xff") == 1
-    assert tokenizer.token_to_id("b") is None
-    assert tokenizer.vocab_size == 3
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends import rank_files
-from streamdec.backends.rank_files import sha256_of
+from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import (
@@ -85,16 +86,10 @@ def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
         assert OURS.encode(text, special="forbid") == OURS.encode(text)
 
 
-def test_special_tokens_are_added_if_the_encoding_adds_them() -> None:
+def test_what_an_encoding_says_of_texts() -> None:
     assert OURS.encode("he", add_special_tokens=True).ids == OURS.encode("he").ids
-    begins = small(begins_with=("<b>", "<a>"))
-    found = begins.encode("he", add_special_tokens=True)
-    assert found.tokens[:2] == ("<b>", "<a>")
-    assert found.ids[2:] == OURS.encode("he").ids
-    assert begins.encode("he").ids == OURS.encode("he").ids
-
-
-def test_a_text_is_normalized_where_the_encoding_says_so() -> None:
+    found = small(begins_with=("<b>", "<a>")).encode("he", add_special_tokens=True)
+    assert (found.tokens[:2], found.ids[2:]) == (("<b>", "<a>"), OURS.encode("he").ids)
     assert small(is_nfc=True).encode("e\u0301").ids == OURS.encode("é").ids
     assert OURS.encode("e\u0301").ids != OURS.encode("é").ids
 
@@ -133,20 +128,10 @@ def test_names_go_both_ways() -> None:
         assert OURS.token_to_id(THEIRS.decode_single_token_bytes(token_id)) == token_id
     assert OURS.id_to_token(256 + MERGED.index(b"\xa9\xff")) == "<0xA9><0xFF>"
     assert OURS.id_to_token(273) is None
-
-
-@pytest.mark.parametrize(
-    "name", ["none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"]
-)
-def test_unknown_names_have_no_id(name: str | bytes) -> None:
-    assert OURS.token_to_id(name) is None
-
-
-def test_special_tokens_and_the_size() -> None:
-    assert OURS.vocab_size == 282
-    assert OURS.special_tokens == SpecialTokens(
-        bos_token="<a>", eos_token="<b>", additional_special_tokens=("<a> b",)
-    )
+    for unknown in ("none", "<0xFF><0xFF>", "<0x", "<0x68>e", "\ud800", "", b"\xff\xff"):
+        assert OURS.token_to_id(unknown) is None
+    special = SpecialTokens("<a>", "<b>", additional_special_tokens=("<a> b",))
+    assert (OURS.vocab_size, OURS.special_tokens) == (282, special)
     assert [token_id for token_id in range(300) if OURS.is_skipped(token_id)] == [272, 280, 281]
 
 
@@ -221,7 +206,11 @@ def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
     [
         (rank_file(), "none", "no encoding 'none'; known: whole, edit"),
         (rank_file(), "other", "not the rank file of other: it is the file of whole"),
-        (rank_file({b"a": 0}), "other", r"not the rank file of other: its SHA-256 is [0-9a-f]{16}"),
+        (
+            rank_file({b"a": 0}),
+            "other",
+            r"of other: it is of SHA-256 [0-9a-f]{16}",
+        ),
         (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
         (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),
@@ -253,6 +242,7 @@ def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
                 "293": {"content": "<tool>", "special": False},
             },
             "bos_token": "[BOS]",
+            "pad_token": "<nowhere>",
             "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
         },
     )
@@ -262,6 +252,7 @@ def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
     assert [tokenizer.is_skipped(token_id) for token_id in range(291, 295)] == [1, 1, 0, 1]
     assert tokenizer.decode([291, 293]) == "<tool>"
     assert tokenizer.special_tokens.bos_token == "[BOS]"
+    assert tokenizer.special_tokens.pad_token is None
 
 
 def write_code(folder: Path, code: str) -> None:
@@ -280,21 +271,9 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
     (tmp_path / "n.tiktoken").write_bytes(b"\n".join(lines[:-1]))
     with pytest.raises(TokenizerLoadError, match="end before 271, and special tokens of numbered"):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
-
-
-def test_an_unknown_rank_file_names_the_code_with_its_regex(tmp_path: Path) -> None:
-    (tmp_path / "x.tiktoken").write_bytes(rank_file())
     write_code(tmp_path, "tokenization_x.X")
     with pytest.raises(TokenizerLoadError, match=r"EncodingSpec.*tokenization_x\.py"):
-        TiktokenTokenizer(tmp_path / "x.tiktoken")
-
-
-def test_a_role_without_an_id_is_dropped(tmp_path: Path) -> None:
-    (tmp_path / "x.tiktoken").write_bytes(rank_file())
-    write_json(tmp_path / "tokenizer_config.json", {"pad_token": "<pad>", "eos_token": "<a>"})
-    tokenizer = TiktokenTokenizer(tmp_path / "x.tiktoken", encoding=SPEC)
-    assert tokenizer.special_tokens.pad_token is None
-    assert tokenizer.special_tokens.eos_token == "<a>"
+        TiktokenTokenizer(tmp_path / "n.tiktoken")
 
 
 @pytest.mark.parametrize("tokens", [{3: "<a>"}, {300: "<x>", 301: "<x>"}])
@@ -304,25 +283,6 @@ def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str], tmp_path: P
 
 
 # --- by name --------------------------------------------------------------------------------------
-
-
-def cache_name(file: RankFile, folder: Path) -> Path:
-    import hashlib
-
-    return folder / hashlib.sha1(file.url.encode()).hexdigest()
-
-
-def test_by_name_from_the_cache_of_tiktoken(
-    known: dict[str, EncodingSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    path = cache_name(known["whole"].files[0], tmp_path)
-    path.write_bytes(rank_file())
-    for name in ("whole", "edit", "part"):
-        assert TiktokenTokenizer.named(name).name == str(path)
-    path.write_bytes(rank_file() + b"\n")
-    with pytest.raises(TokenizerLoadError, match="the rank file of whole is not in the cache"):
-        TiktokenTokenizer.named("whole")
 
 
 def test_nothing_is_downloaded_unless_it_is_allowed(
@@ -337,8 +297,13 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
         raise OSError("no network")
 
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(tiktoken.load, "read_file", fail)
     url = known["whole"].files[0].url
+    path = tmp_path / hashlib.sha1(url.encode()).hexdigest()
+    path.write_bytes(rank_file())
+    for name in ("whole", "edit", "part"):
+        assert TiktokenTokenizer.named(name).name == str(path)
+    path.write_bytes(rank_file() + b"\n")  # another file
+    monkeypatch.setattr(tiktoken.load, "read_file", fail)
     supply = rf"Give the path of the file \({url}\), or put it into .*TIKTOKEN_CACHE_DIR"
     with pytest.raises(TokenizerLoadError, match=f"allow_download=True.*{supply}"):
         TiktokenTokenizer.named("whole")
@@ -350,7 +315,7 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
         TiktokenTokenizer.named("kimi", allow_download=True)
     monkeypatch.setattr(tiktoken.load, "read_file", lambda _: rank_file())
     assert TiktokenTokenizer.named("whole", allow_download=True).vocab_size == 282
-    assert cache_name(known["whole"].files[0], tmp_path).read_bytes() == rank_file()
+    assert path.read_bytes() == rank_file()
 
 
 # --- real files -----------------------------------------------------------------------------------
@@ -380,3 +345,103 @@ def test_real_encodings_have_their_known_sizes() -> None:
     assert kimi.decode([163_586, 163_597]) == "<|tool_call_begin|>"
     assert kimi.encode("中文English混合").ids == (16717, 44372, 13935)
     assert set(ENCODINGS["kimi"].special_tokens) == set()
+
+
+@given(st.dictionaries(st.binary(min_size=1, max_size=12), st.integers(0, 2**24 - 1), min_size=1))
+def test_written_values_are_read_unchanged(by_token: dict[bytes, int]) -> None:
+    ranks = {token: rank for rank, token in {r: t for t, r in by_token.items()}.items()}
+    assert parse_ranks(rank_file(ranks)) == ranks
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no ranks"),
+        (b"\n\n", "no ranks"),
+        (b"IQ==", "line 1"),
+        (b"IQ== 0\nIg== -1", "line 2"),
+        (b"IQ== 0 1", "line 1"),
+        (b"IQ= 0", "line 1"),
+        (b"I!== 0", "line 1"),
+        (b"IQ== 16777216", "line 1"),
+        (b"IQ== " + b"9" * 5000, "line 1"),
+        (b"IQ== 1_0", "line 1"),
+        (b"IQ== 1.5", "line 1"),
+        ("IQ== ٣".encode(), "line 1"),
+        (b"IQ== 0\nIQ== 1", r"line 2: the token b'!' occurs twice"),
+        (b"IQ== 0\nIg== 0", "two tokens have the same rank"),
+        (b"\x00" * 5000, "line 1"),
+    ],
+)
+def test_a_malformed_line_is_named_with_its_number(content: bytes, message: str) -> None:
+    with pytest.raises(TokenizerLoadError, match=f"^my file.*{message}") as caught:
+        parse_ranks(content, "my file")
+    assert len(str(caught.value)) < 250
+
+
+def test_a_shared_file_is_first_of_all_the_encoding_that_uses_all_of_it() -> None:
+    by_name = {name: [file.sha256 for file in spec.files] for name, spec in ENCODINGS.items()}
+    p50k, r50k = by_name["p50k_base"][0], by_name["r50k_base"][0]
+    names = {sha: [spec.name for spec in encodings_of(sha)] for sha in (p50k, r50k, "0" * 64)}
+    assert names[p50k] == ["p50k_base", "p50k_edit", "r50k_base", "gpt2"]
+    assert names[r50k] == ["r50k_base", "gpt2"]
+    assert names["0" * 64] == []
+
+
+def test_the_cache_of_tiktoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RankFile("0" * 64, "https://example.org/x.tiktoken")
+    name = hashlib.sha1(file.url.encode()).hexdigest()
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    assert cached_file(file) is None
+    (tmp_path / name).write_bytes(b"")
+    assert cached_file(file) == tmp_path / name
+    assert cached_file(RankFile("0" * 64)) is None
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    assert cached_file(file) is None
+
+
+def test_the_facts_are_those_of_tiktoken(monkeypatch: pytest.MonkeyPatch) -> None:
+    public = pytest.importorskip("tiktoken_ext.openai_public")
+    loaded: list[RankFile] = []
+
+    def note(url: str, expected_hash: str) -> dict[bytes, int]:
+        loaded.append(RankFile(expected_hash, url))
+        return {}
+
+    monkeypatch.setattr(public, "load_tiktoken_bpe", note)
+    monkeypatch.setattr(public, "data_gym_to_mergeable_bpe_ranks", lambda **_: {})
+    for name, construct in public.ENCODING_CONSTRUCTORS.items():
+        spec = ENCODINGS[name]
+        facts = construct()
+        assert spec.pattern == facts["pat_str"]
+        assert spec.special_tokens == facts["special_tokens"]
+        assert name == "gpt2" or loaded.pop() in spec.files
+        assert ENCODINGS["gpt2"].files == ENCODINGS["r50k_base"].files
+
+
+def test_special_tokens_follow_the_ranks() -> None:
+    facts = {
+        "llama3": (128_000, 256, {128_000: "<|begin_of_text|>", 128_009: "<|eot_id|>"}),
+        "llama3.1": (128_000, 256, {128_009: "<|eot_id|>", 128_010: "<|python_tag|>"}),
+        "llama4": (200_000, 2048, {200_008: "<|eot|>", 200_080: "<|image_start|>"}),
+        "glm4": (151_329, 14, {151_331: "[gMASK]", 151_336: "<|user|>"}),
+        "hunyuan": (127_957, 210, {127_958: "<|startoftext|>", 127_960: "<|eos|>"}),
+        "qwen": (151_643, 208, {151_645: "<|im_end|>", 151_850: "<|extra_204|>"}),
+    }
+    for name, (first, count, some) in facts.items():
+        ids = {token_id: token for token, token_id in ENCODINGS[name].special_tokens.items()}
+        assert sorted(ids) == list(range(first, first + count)), name
+        assert {token_id: ids[token_id] for token_id in some} == some
+    # The numbers in the comments of models/llama4/tokenizer.py.
+    llama4 = ENCODINGS["llama4"].special_tokens
+    assert llama4["<|reasoning_reserved_special_token_0|>"] == 201_134
+    assert llama4["<|reasoning_thinking_end|>"] == 201_143
+
+
+@pytest.mark.parametrize("spec", ENCODINGS.values(), ids=list(ENCODINGS))
+def test_roles_are_special_tokens(spec: EncodingSpec) -> None:
+    roles = {spec.bos_token, spec.eos_token, spec.pad_token} - {None}
+    assert roles <= spec.special_tokens.keys()
+    assert {*spec.begins_with} <= spec.special_tokens.keys()
+    assert all(len(file.sha256) == 64 for file in spec.files)

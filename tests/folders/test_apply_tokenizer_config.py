@@ -12,8 +12,10 @@ import tokenizers
 
 from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import TokenizerLoadError
+from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
+from streamdec.folders.folder_tokens import read_folder
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_json
 
@@ -107,22 +109,6 @@ def test_tokens_that_a_class_loses_are_reported(tmp_path: Path) -> None:
         assert changes.lost == lost
 
 
-@CONTRADICTS
-def test_code_of_the_folder_must_not_contradict(tmp_path: Path) -> None:
-    """Its ids are right, and the tokenizer that it makes is not a known one."""
-    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
-    tokens = {"257": special("<other>")}
-    folder = with_config(tmp_path, added_tokens_decoder=tokens, **code)
-    with pytest.raises(
-        TokenizerLoadError, match=r"id 257 for '<other>', but .* id 260 for it, and '<user>' at 257"
-    ):
-        load_tokenizer(folder)
-    asked = load_tokenizer(folder, apply_tokenizer_config=True, fast="off")
-    assert asked.token_to_id("<other>") == 260
-    alone = load_tokenizer(folder, apply_tokenizer_config=False, fast="off")
-    assert alone.token_to_id("<other>") is None
-
-
 def test_ids_of_remote_code_are_not_guessed(tmp_path: Path) -> None:
     """A role without an id stays without one; a declared id beyond the vocabulary is kept."""
     code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
@@ -135,19 +121,8 @@ def test_ids_of_remote_code_are_not_guessed(tmp_path: Path) -> None:
     assert load_tokenizer(folder, apply_tokenizer_config=True).token_to_id("<nowhere>") == 261
 
 
-def test_without_other_files_nothing_is_changed(tmp_path: Path) -> None:
-    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
-    tokenizer = HuggingFaceTokenizer(tmp_path)
-    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges()
-    assert not tokenizer.tokenizer_config_changes
-    assert (
-        tokenizer.fingerprint
-        == HuggingFaceTokenizer(tmp_path, apply_tokenizer_config=False).fingerprint
-    )
-
-
 @pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
-def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path) -> None:
+def test_a_folder_has_files_beside_and_a_file_or_a_text_has_none(load: Any, tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     file = folder / "tokenizer.json"
     assert load(folder).token_to_id("<tool>") == 260
@@ -155,29 +130,22 @@ def test_a_folder_has_files_beside_and_a_file_has_none(load: Any, tmp_path: Path
     for bare in (load(file), load(folder, apply_tokenizer_config=False)):
         assert bare.tokenizer_config_changes is None
         assert bare.token_to_id("<tool>") is None
+    (folder / "tokenizer_config.json").unlink()
+    assert load(folder).tokenizer_config_changes == TokenizerConfigChanges()
+    assert load(folder).fingerprint == bare.fingerprint
+    if load is HuggingFaceTokenizer:
+        for source in (file.read_text("utf-8"), bare._tokenizer):
+            with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
+                load(source, apply_tokenizer_config=True)
 
 
-def test_json_text_has_no_other_files() -> None:
-    text = json.dumps(FACTS["tokenizer"])
-    assert HuggingFaceTokenizer(text).tokenizer_config_changes is None
-    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
-        HuggingFaceTokenizer(text, apply_tokenizer_config=True)
-    with pytest.raises(TypeError, match="apply_tokenizer_config=True needs a path"):
-        HuggingFaceTokenizer(HuggingFaceTokenizer(text)._tokenizer, apply_tokenizer_config=True)
-
-
-def test_the_fast_encoder_sees_it_too(tmp_path: Path) -> None:
+def test_the_fast_encoder_sees_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fastokens")
+    monkeypatch.setattr(_probes, "_LONG", 2_000)
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     tokenizer = HybridTokenizer(folder, fast="now")
     assert tokenizer.report.active == "fastokens"
     assert tokenizer.encode("<tool>").ids == (260,)
-
-
-def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
-    folder = with_config(tmp_path, added_tokens_decoder={"300": special("<tool>")})
-    with pytest.warns(StreamdecWarning, match=r"id 300 for '<tool>', but .* id 260 for it"):
-        load_tokenizer(folder, fast="off")
 
 
 @pytest.mark.parametrize(
@@ -190,11 +158,6 @@ def test_other_ids_than_declared_are_warned_of(tmp_path: Path) -> None:
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' is not a token id"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"1": {}}}', "id 1 has no content"),
         ("tokenizer_config.json", '{"eos_token": "\\ud83d"}', "not valid Unicode"),
-        (
-            "tokenizer_config.json",
-            '{"additional_special_tokens": ["\\ud83d"]}',
-            "not valid Unicode",
-        ),
         ("special_tokens_map.json", '{"x_token": "\\ud83d"}', "not valid Unicode"),
         ("special_tokens_map.json", "5", "not a JSON object"),
         (
@@ -212,3 +175,24 @@ def test_a_malformed_config_is_named(name: str, said: str, told: str, tmp_path: 
     with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
         load_tokenizer(tmp_path)
     assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260
+
+
+def test_the_config_declares_tokens_and_roles(tmp_path: Path) -> None:
+    tokens = {"7": special("<a>"), "9": special("<b>", special=False), "11": {"content": "<c>"}}
+    said: dict[str, Any] = {
+        "added_tokens_decoder": tokens,
+        "bos_token": "<a>",
+        "eos_token": {"content": "<c>"},
+        "mask_token": "<mask>",
+        "pad_token": None,
+        "auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]},
+    }
+    found = read_folder(with_config(tmp_path, **said))
+    by_id = {i: (token.content, token.special) for i, token in found.by_id().items()}
+    assert by_id == {7: ("<a>", True), 9: ("<b>", False), 11: ("<c>", True)}
+    assert found.roles == {"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"}
+    assert (found.code, found.is_remote) == ("tokenization_x.XTokenizer", True)
+    for text in ("{}", '{"auto_map": 5}', '{"auto_map": {"AutoTokenizer": 5}, "bos_token": 5}'):
+        (tmp_path / "tokenizer_config.json").write_text(f"\ufeff{text}", "utf-8")
+        found = read_folder(tmp_path)
+        assert (found.by_id(), found.roles, found.code) == ({}, {}, "")

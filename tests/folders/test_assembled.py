@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
-from streamdec.errors import TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
@@ -52,6 +52,7 @@ def test_the_fields_of_a_model_are_those_of_the_library(path: Path | None) -> No
         assert proto.roles["eos_token"] == processor.IdToPiece(processor.eos_id())
 
 
+@example(data=b"\x0a\x05\x0a\x01a\x12\x00")  # a score of no bytes
 @given(data=st.binary(max_size=60) | st.integers(0, 10**6).map(lambda seed: _broken(seed)))
 def test_a_broken_model_is_a_value_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):  # UnicodeDecodeError is one
@@ -72,12 +73,12 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     """What the files beside a tokenizer.model declare exists, decodes and is encoded."""
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
     tokens = {str(size): special("<|im_end|>"), str(size + 1): special("<tool>", special=False)}
-    folder = folder_of(
-        tmp_path,
-        added_tokens_decoder=tokens,
-        eos_token="<|im_end|>",
-    )
+    folder = folder_of(tmp_path, added_tokens_decoder=tokens, eos_token="<|im_end|>")
+    assert isinstance(load_tokenizer(folder / "tokenizer.model"), SentencePieceTokenizer)
+    alone = load_tokenizer(folder, apply_tokenizer_config=False)
+    assert isinstance(alone, SentencePieceTokenizer)
     tokenizer = load_tokenizer(folder, fast="off")
+    assert isinstance(tokenizer, HybridTokenizer)
     assert tokenizer.report.format == "sentencepiece"
     assert tokenizer.special_tokens.eos_token == "<|im_end|>"
     ids = tokenizer.encode("hello<tool> world<|im_end|>").ids
@@ -85,16 +86,6 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert size + 1 in ids
     assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<tool> world<|im_end|>"
     assert tokenizer.decode(ids) == "hello<tool> world"
-
-
-def test_the_file_alone_is_read_by_the_library(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, eos_token="<|im_end|>")
-    for tokenizer in (
-        load_tokenizer(folder / "tokenizer.model"),
-        load_tokenizer(folder, apply_tokenizer_config=False),
-    ):
-        assert isinstance(tokenizer, SentencePieceTokenizer)
-    assert isinstance(load_tokenizer(folder, fast="off"), HybridTokenizer)
 
 
 def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None:
@@ -114,6 +105,8 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
     tokens[str(size + 7)] = special("<far>")
     with pytest.raises(TokenizerLoadError, match=f"id {size + 7} for '<far>'"):
         load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
+    with pytest.warns(StreamdecWarning, match="'<far>'"):
+        load_tokenizer(tmp_path, fast="off", apply_tokenizer_config=True)
 
 
 def test_a_piece_that_takes_too_long_is_rejected(tmp_path: Path) -> None:

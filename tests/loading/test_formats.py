@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from streamdec.backends.huggingface import HuggingFaceTokenizer
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import (
     MissingExtraError,
     StreamdecWarning,
     TokenizerLoadError,
 )
-from streamdec.fastpath.options import VARIABLE
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
@@ -27,6 +31,7 @@ from tests.support.files import (
     tekken,
     write_json,
 )
+from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
 
 pytest.importorskip("tiktoken")
@@ -100,14 +105,13 @@ def test_an_unknown_mode_is_the_same_for_all(
         monkeypatch.delenv(VARIABLE)
 
 
-@pytest.mark.usefixtures("_no_wish_from_outside")
-def test_how_it_is_encoded_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
-    assert load_tokenizer(tmp_path / "hf", fast="off").report.reason == "fastokens is switched off"
+def test_strict_mode_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[fast\]'"):
-        load_tokenizer(tmp_path / "hf", fast="now", strict=True)
-    assert load_tokenizer(tmp_path / "hf").report.active == "huggingface"
+    ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
+    write_json(tmp_path / "tekken", tekken())
+    for name, told in (("hf", "pip install 'streamdec"), ("tekken", "needs a tokenizer.json")):
+        with pytest.raises((MissingExtraError, TokenizerLoadError), match=told):
+            load_tokenizer(tmp_path / name, fast="now", strict=True)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -155,20 +159,62 @@ def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
     assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_path_that_is_there_comes_before_a_name(
+def test_a_table_that_differs_warns_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_json(tmp_path / "gpt-4", tekken())
+    """As if the library had changed its rules: its decode is no longer what the table says."""
+    decode = HuggingFaceTokenizer.decode
+
+    def changed(
+        self: HuggingFaceTokenizer, token_ids: Sequence[int], *, skip_special_tokens: bool = True
+    ) -> str:
+        return decode(self, token_ids, skip_special_tokens=skip_special_tokens).upper()
+
+    monkeypatch.setattr(HuggingFaceTokenizer, "decode", changed)
+    ZOO["byte_fallback_strip"]().save(str(tmp_path / "tokenizer.json"))
+    with pytest.warns(StreamdecWarning, match="the compiled table differs from decode"):
+        tokenizer = load_tokenizer(os.fsencode(tmp_path))  # type: ignore[arg-type]
+    assert route_of(tokenizer) == "window"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [
+        ("", TokenizerLoadError, "^path_or_name is empty"),  # not the working directory
+        (b"", TokenizerLoadError, "^path_or_name is empty"),
+        (None, TypeError, "^path_or_name must be a path or a name, not None$"),
+        (["a"], TypeError, r"^path_or_name must be a path or a name, not \['a'\]$"),
+        ('{"model": ' + "x" * 9_000, TokenizerLoadError, "^'{.{,600}$"),
+        ("model.zip", TokenizerLoadError, "^'model.zip': found a zip archive.*; supported: a Hug"),
+    ],
+)
+def test_what_is_not_a_tokenizer_is_an_error(
+    given: Any, error: type[Exception], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.zip").write_bytes(b"PK\x03\x04")
     monkeypatch.chdir(tmp_path)
-    assert type(load_tokenizer("gpt-4")).__name__ == "TekkenTokenizer"
+    with pytest.raises(error, match=told):
+        load_tokenizer(given)
 
 
-def test_a_name_that_is_empty_is_not_the_working_directory(
+def test_the_demo_is_loaded_from_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_json(tmp_path / "tekken.json", tekken())
     monkeypatch.chdir(tmp_path)
-    assert load_tokenizer(".").vocab_size
-    for empty in ("", b""):
-        with pytest.raises(TokenizerLoadError, match="path_or_name is empty"):
-            load_tokenizer(empty)  # type: ignore[arg-type]
+    tokenizer = load_tokenizer("demo", fast="off")
+    ids = tokenizer.encode("An owl 🦉 is up.").ids
+    assert tokenizer.decode(ids) == "An owl 🦉 is up."
+    assert (route_of(tokenizer), tokenizer.vocab_size) == ("bytes", 1200)
+    assert repr(tokenizer) == "HybridTokenizer('demo', ByteLevel)"
+    prompt = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}])
+    assert prompt == "<|im_start|>user\nHi<|im_end|>\n"
+    assert tokenizer.special_tokens.eos_token == "<|im_end|>"
+
+
+def test_a_path_of_this_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(DEMO, "demo")
+    other = ZOO["wordpiece"]()
+    other.save("demo/tokenizer.json")
+    found = load_tokenizer("demo", fast="off", apply_tokenizer_config=False)  # as other names
+    assert found.fingerprint != load_tokenizer(DEMO, fast="off").fingerprint

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models
 
-from streamdec import MockTokenizer, TokenizerLoadError, load_tokenizer
+from streamdec import MockTokenizer, load_tokenizer
 from streamdec.backends.rank_files import encoding_of_model
-from streamdec.errors import MissingExtraError
+from streamdec.errors import TokenizerLoadError
+from streamdec.loading.places import VARIABLE
+from streamdec.tokenizers import HybridTokenizer
+from tests.support.files import write_json
+from tests.support.zoo import ZOO
 
 
 def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:
@@ -22,98 +26,42 @@ def test_every_encoding_that_tiktoken_has_for_a_model_is_known() -> None:
         assert encoding_of_model(f"{prefix}2025") == encoding
 
 
-@pytest.mark.parametrize(
-    ("name", "encoding"),
-    [
-        ("gpt-oss-20b", "o200k_harmony"),
-        ("gpt-4", "cl100k_base"),
-        ("gpt-4o-mini-2024-07-18", "o200k_base"),
-        ("gpt-5.1", "o200k_base"),
-        ("gpt-4.7", None),
-        ("my-gpt-4", None),
-        ("", None),
-        ("GPT-4", None),
-    ],
-)
-def test_a_version_of_a_model_is_that_model(name: str, encoding: str | None) -> None:
-    pytest.importorskip("tiktoken")
-    assert encoding_of_model(name) == encoding
-
-
-@pytest.mark.parametrize("name", ["openai/gpt-4o", "gpt-3.5-turbo-0125", "gpt-4.1-mini", "o1"])
-def test_a_name_of_openai_says_that_it_needs_tiktoken(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    told = r"which needs the library tiktoken: pip install 'streamdec\[tiktoken\]'$"
-    with pytest.raises(MissingExtraError, match=told):
-        load_tokenizer(name)
+HERE = "; the current folder is "
+UNKNOWN = "; it is not the name of a known model or encoding"
+INSTALL = "; models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "said", "not_said"),
     [
-        ("gpt-4-local/a/tokenizer.json", "^'gpt-4-local/a/tokenizer.json': No such file or direct"),
-        ("gpt-4.json", "^'gpt-4.json': No such file or directory; "),
-        ("o1-labs/model", "^'o1-labs/model': No such file or directory; .*from the Hub: "),
+        ("gpt-4o", [UNKNOWN, INSTALL], [HERE]),
+        ("openai/gpt-4o", [HERE, UNKNOWN, INSTALL, "; from the Hub: "], []),
+        ("gpt-4.json", [UNKNOWN], [HERE]),
+        ("x" * 101, [], [UNKNOWN]),
+        ("./no/model", [HERE], [UNKNOWN]),
+        ("/no/model", [], [HERE, UNKNOWN, "from the Hub"]),
+        ("~/no/model", ["; '~' is not replaced by your home folder; "], [HERE, UNKNOWN]),
     ],
 )
-def test_other_names_that_begin_like_one_of_openai_are_looked_for(
-    name: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_name_that_is_nothing_says_where_it_was_looked_for(
+    name: str,
+    said: list[str],
+    not_said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(TokenizerLoadError, match=told):
-        load_tokenizer(name)
-
-
-def test_a_name_that_is_unknown_mentions_tiktoken_only_without_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    pytest.importorskip("tiktoken")
-    with pytest.raises(TokenizerLoadError) as caught:
-        load_tokenizer("no-such-model")
-    assert "tiktoken" not in str(caught.value)
-    monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(TokenizerLoadError, match=r"models of OpenAI need tiktoken: pip install '"):
-        load_tokenizer("davinci-002")
-
-
-def test_a_path_that_does_not_exist_is_not_the_name_of_a_model(tmp_path: Path) -> None:
-    missing = str(tmp_path / "no" / "model")
-    with pytest.raises(TokenizerLoadError) as caught:
-        load_tokenizer(missing)
-    assert str(caught.value) == f"{missing!r}: No such file or directory"
-
-
-@pytest.mark.parametrize("name", ["./no/model", "no/model/", "org/model"])
-def test_a_relative_path_that_does_not_exist_names_the_current_folder(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(TokenizerLoadError) as caught:
         load_tokenizer(name)
-    assert f"; the current folder is {str(tmp_path)!r}" in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["./no/model", "org/model"])
-def test_a_current_folder_that_was_deleted_is_not_named(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    told = str(caught.value)
+    assert told.startswith(f"{name!r}: No such file or directory") or name[0] in "~."
+    assert [part for part in (*said, *not_said) if part in told] == said
+    (tmp_path / "gone").rmdir()
     with pytest.raises(TokenizerLoadError) as caught:
         load_tokenizer(name)
-    assert "current folder" not in str(caught.value)
-
-
-def test_a_home_folder_that_is_not_written_out_is_named() -> None:
-    with pytest.raises(TokenizerLoadError, match="; '~' is not replaced by your home folder; "):
-        load_tokenizer("~/no/model")
+    assert HERE not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -127,3 +75,41 @@ def test_a_home_folder_that_is_not_written_out_is_named() -> None:
 def test_a_tokenizer_in_place_of_a_path(tokenizer: Any, hint: str) -> None:
     with pytest.raises(TypeError, match=f"; {re.escape(hint)}$"):
         load_tokenizer(tokenizer)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    ZOO["byte_level_trained"]().save(str(tmp_path / "mine.json"))
+    return tmp_path / "mine.json"
+
+
+def named(name: str, **options: Any) -> str:
+    tokenizer = load_tokenizer(name, **options)
+    assert isinstance(tokenizer, HybridTokenizer)
+    return tokenizer.name
+
+
+def test_a_table_maps_names_to_paths_and_names(file: Path) -> None:
+    models: dict[str, str | Path] = {"our-model": file, "small": "demo"}
+    assert named("our-model", models=models) == str(file)
+    assert named("small", models=models) == "demo"
+    assert named("demo", models={}) == "demo"
+
+
+def test_the_environment_names_a_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = write_json(file.parent / "models.json", {"our-model": str(file)})
+    monkeypatch.setenv(VARIABLE, str(table))
+    assert named("our-model") == str(file)
+    with pytest.raises(TokenizerLoadError, match="our-model"):
+        load_tokenizer("our-model", models={})
+
+
+def test_a_bad_table_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TokenizerLoadError, match="the table of models has 5 for 'm'"):
+        load_tokenizer("m", models={"m": 5})  # type: ignore[dict-item]
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none.json"))
+    with pytest.raises(TokenizerLoadError, match=r"STREAMDEC_MODELS names .*none\.json"):
+        load_tokenizer("m")
+    (tmp_path / "none.json").write_text("[]", "utf-8")
+    with pytest.raises(TokenizerLoadError, match=r"none\.json': not a JSON object"):
+        load_tokenizer("m")

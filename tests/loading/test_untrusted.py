@@ -73,14 +73,14 @@ SPLIT_INSIDE_A_CHARACTER = {
         "continuing_subword_prefix": "a",
     }
 }
-HUNDREDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 100, String="a")] * 5}
+TEN_THOUSANDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 10_000, String="a")] * 3}
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "a panic across the border": (
         json.dumps(SPLIT_INSIDE_A_CHARACTER, ensure_ascii=False).encode(),
         "SIGABRT",
     ),
     "a long normalized token": (
-        document(normalizer=HUNDREDFOLD, added_tokens=added("aaaa", 1)),
+        document(normalizer=TEN_THOUSANDFOLD, added_tokens=added("aaaa", 1)),
         "SIGABRT|too much memory",
     ),
     "a slow regex": (
@@ -149,11 +149,16 @@ def test_a_hostile_file_is_an_error_here(
     assert len(str(raised.value)) < 3_000
 
 
-def test_a_child_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_takes_too_long_or_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = ChildLimits(memory=1 << 30, cpu_seconds=20, wall_seconds=0.01)
     monkeypatch.setattr(untrusted, "LIMITS", limits)
     with pytest.raises(TokenizerLoadError, match=r"more than 0\.01 seconds by the clock"):
         load_tokenizer("demo", untrusted=True)
+    monkeypatch.setattr("sys.executable", "")
+    with pytest.raises(TokenizerLoadError, match=r"has none\. untrusted=False loads"):
+        load_tokenizer("demo", untrusted=True)
+    with pytest.raises(TypeError, match="untrusted must be True or False, not 1"):
+        load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("unharmed")
@@ -211,7 +216,8 @@ def test_any_other_file_loads_as_without_a_trial(
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", [*shared_tokenizers()], ids=lambda path: path.parent.name)
 def test_known_files_are_within_the_limits(path: Path) -> None:
-    load_tokenizer(path, fast="now", untrusted=True)
+    tokenizer = load_tokenizer(path, fast="now", untrusted=True)
+    assert isinstance(tokenizer, HybridTokenizer)
 
 
 @pytest.mark.parametrize("content", [b"{}", document({"type": "BPE", "vocab": [], "merges": 1})])
@@ -223,19 +229,6 @@ def test_an_ordinary_error_is_the_same(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError) as raised:
         load_tokenizer(path, untrusted=True)
     assert str(raised.value) == str(expected.value)
-
-
-def test_another_value_than_a_flag_is_rejected() -> None:
-    with pytest.raises(TypeError, match="untrusted must be True or False, not 1"):
-        load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
-
-
-def test_a_program_without_an_interpreter_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.executable", "")
-    with pytest.raises(TokenizerLoadError, match=r"has none\. untrusted=False loads"):
-        load_tokenizer("demo", untrusted=True)
 
 
 def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,9 +249,6 @@ def test_fastokens_is_built_in_the_child_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = of_every_format(tmp_path)["tokenizer.json"]
-    tokenizer = load_tokenizer(path, fast="now", untrusted=True)
-    assert tokenizer.report.active == "fastokens"
-
     load = untrusted.try_loading
 
     def failing(path: str, options: dict[str, Any], **limits: Any) -> None:
@@ -278,7 +268,6 @@ def test_fastokens_is_built_in_the_child_first(
 # --- the bounds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("letter", ["a", "ab", "b"])
 @pytest.mark.parametrize(
     "stages",
     [
@@ -290,11 +279,11 @@ def test_fastokens_is_built_in_the_child_first(
         [{"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": False}],
     ],
 )
-def test_a_decoder_makes_no_longer_text_than_computed(stages: list[Any], letter: str) -> None:
+def test_a_decoder_makes_no_longer_text_than_computed(stages: list[Any]) -> None:
     decoder = {"type": "Sequence", "decoders": stages}
     tokenizer = Tokenizer.from_str(document(decoder=decoder).decode())
-    text = tokenizer.decode([("a", "b").index(each) for each in letter])
-    assert len(text) <= decoder_growth(stages) * len(letter)
+    for ids in ([0], [1], [0, 1]):
+        assert len(tokenizer.decode(ids)) <= decoder_growth(stages) * len(ids)
 
 
 @pytest.mark.parametrize("path", [*shared_tokenizers()], ids=lambda path: path.parent.name)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from opentelemetry.sdk.metrics.export import Metric
 
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.core import stop_sets
-from streamdec.fastpath.options import VARIABLE
 from streamdec.metrics.instruments import Instrument
 from streamdec.metrics.recorder import readings
 from tests.hooks.recording import Recording, recording

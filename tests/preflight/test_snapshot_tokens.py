@@ -11,7 +11,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec.folders.declared_tokens import Token
+from streamdec.folders.folder_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control

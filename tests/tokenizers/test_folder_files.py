@@ -103,17 +103,13 @@ def test_the_error_for_invalid_json_has_the_place(
     assert (raised.value.problem, raised.value.line) == ("json", line)
 
 
-def test_a_file_has_a_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["none", ".", "a\0b", "a" * 5_000, "ranks"])
+def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "ranks").write_bytes(b"12345")
     assert read_bounded(tmp_path / "ranks", 5) == b"12345"
-    with pytest.raises(TokenizerLoadError, match=r"ranks'.*5 bytes, more than 4"):
-        read_bounded(tmp_path / "ranks", 4)
-
-
-@pytest.mark.parametrize("name", ["none", ".", "a\0b", "a" * 5_000])
-def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerLoadError, match=repr(str(tmp_path))[:-1]):
-        read_bounded(tmp_path / name)
+    told = "5 bytes, more than 4" if name == "ranks" else ""
+    with pytest.raises(TokenizerLoadError, match=f"{repr(str(tmp_path))[:-1]}.*{told}"):
+        read_bounded(tmp_path / name, 4)
 
 
 @pytest.mark.thorough
