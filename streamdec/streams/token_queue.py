@@ -123,7 +123,7 @@ class TokenQueue:
             try:
                 await wait
             finally:
-                with self._lock, suppress(ValueError):
+                with self._lock:
                     self._senders.remove(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
@@ -248,4 +248,3 @@ class TokenQueue:
             if task is not None:
                 with suppress(RuntimeError):  # its event loop is closed
                     task.wake()
-        self._senders.clear()
