@@ -62,7 +62,7 @@ class _Reader:
         return struct.unpack(self.order + code, self.take(size, what))[0]
 
     def strings(self, count: int, what: str, limit: int) -> list[str]:
-        """Return ``count`` strings of up to ``limit`` bytes; vocabularies have up to 650,000."""
+        """Return ``count`` strings of up to ``limit`` bytes."""
         length_of = struct.Struct(f"{self.order}Q").unpack
         found = []
         for _ in range(count):

@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -240,11 +241,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     # --- encoding ---------------------------------------------------------------------------------
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        def encode(text: str) -> list[int]:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-            return ids
-
-        return "tokenizers", encode
+        encode = partial(self._tokenizer.encode, add_special_tokens=False)
+        return "tokenizers", lambda text: encode(text).ids
 
     def id_to_token(self, token_id: int) -> str | None:
         try:

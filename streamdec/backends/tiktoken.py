@@ -208,21 +208,17 @@ class TiktokenTokenizer(BaseTokenizer):
         text = self._normalized(text)
         # To find special tokens, the library copies the set of their names for each text.
         has_special = special == "parse" and self._any_special and self._any_special.search(text)
-        encode = self._encode_special if has_special else self._encoding.encode_ordinary
+        encode: Callable[[str], list[int]] = self._encoding.encode_ordinary
+        if has_special:
+            encode = partial(self._encoding.encode, allowed_special="all", disallowed_special=())
         parts = cut(text) if self._spec.is_cut else (text,)
         if len(parts) == 1:
             return guarded(encode, parts[0])
         return [token_id for part in parts for token_id in guarded(encode, part)]
 
-    @cached_property
-    def _encode_special(self) -> Callable[[str], list[int]]:
-        return partial(self._encoding.encode, allowed_special="all", disallowed_special=())
-
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        def encode(text: str) -> list[int]:
-            return self._encoding.encode(self._normalized(text), allowed_special="all")
-
-        return "tiktoken", encode
+        encode = partial(self._encoding.encode, allowed_special="all")
+        return "tiktoken", lambda text: encode(self._normalized(text))
 
     def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
         return "tiktoken", self._encoding.decode

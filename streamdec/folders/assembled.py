@@ -1,4 +1,4 @@
-"""A tokenizer of the library ``tokenizers``, made from the pieces of a SentencePiece model.
+"""A tokenizer of ``tokenizers``, made from the pieces of a SentencePiece model.
 
 In: a SentencePiece model and what the files beside it say, or the pieces of a GGUF file. Out: the
 tokenizer, to which added tokens are then applied as to that of any ``tokenizer.json``. So fastokens

@@ -105,7 +105,7 @@ class FolderTokens:
         return {name: text for name, text in self.texts.items() if name in ROLES}
 
     def to_add(self, present: Container[str]) -> list[AddedToken]:
-        """Return the tokens to add, in order, to a tokenizer with the added tokens ``present``.
+        """Return the tokens to add to a tokenizer with the added tokens ``present``.
 
         All declared tokens are added again, so the last one of a text decides its flags.
         """
@@ -178,7 +178,11 @@ def resolve(
     named: dict[str, TextOrToken] = {
         role: by_text.get(_text(token), token) for role, token in roles.items()
     }
-    return FolderTokens(chosen, declared, named | _other_names(said), _extra(said), config, files)
+    other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
+    if isinstance(said.get(_EXTRA), dict):  # they have names
+        other |= said[_EXTRA]
+    named |= _tokens(other.items())
+    return FolderTokens(chosen, declared, named, _extra(said), config, files)
 
 
 def added_token(value: Mapping[str, Any]) -> AddedToken:
@@ -221,13 +225,6 @@ def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str
             value = {**value, "special": True}
         found[key] = value
     return found
-
-
-def _other_names(said: Mapping[str, Any]) -> dict[str, TextOrToken]:
-    """Return other keys that end in ``_token``, and named extra tokens."""
-    extra = said.get(_EXTRA)
-    other = {key: said[key] for key in said if key.endswith("_token") and key not in ROLES}
-    return _tokens((other | (extra if isinstance(extra, dict) else {})).items())
 
 
 def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:

@@ -89,7 +89,10 @@ def _piece(fields: Mapping[int, int | bytes]) -> Piece:
 
 
 def _get(fields: Mapping[int, int | bytes], number: int, default: T) -> T:
-    """Return field ``number``. Raises ValueError if it is not of the type of ``default``."""
+    """Return field ``number``.
+
+    Raises ValueError if it is not of the type of ``default``.
+    """
     kind = type(default)
     value = fields.get(number, default)
     if not isinstance(value, kind):

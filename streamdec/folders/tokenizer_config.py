@@ -40,7 +40,7 @@ def read_object(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def object_or_empty(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in ``name``; an empty one if there is none, or it is malformed."""
+    """Return the JSON object in ``name``; empty if it is missing or malformed."""
     try:
         return read_object(folder, name) or {}
     except TokenizerLoadError:

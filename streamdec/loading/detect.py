@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -168,15 +167,17 @@ def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
     names = sorted(entry.name for entry in folder.iterdir())
-    looked_into = list(_looked_into(folder, names))
+    worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
+    files = (folder / name for name in worth[:_MAX_FILES])
+    looked_into = [_detect_file(path) for path in files if path.is_file()]
     for kind in _NAMES:
         found = [one for one in looked_into if one.format == kind]
         if len(found) == 1:
             return found[0]
         if found:
-            files = _listed([one.path.name for one in found])
-            several = f"a folder with several tokenizer files: {files}; give the path of one"
-            return Detected(folder, "unsupported", several)
+            several = _listed([one.path.name for one in found])
+            told = f"a folder with several tokenizer files: {several}; give the path of one"
+            return Detected(folder, "unsupported", told)
     for one in looked_into:
         if one.description in _IN_PLACE_OF_IT.values():
             return one
@@ -221,17 +222,6 @@ def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
     else:
         how = "no file in it has a vocabulary: download the tokenizer files"
     return f"a folder {held} no tokenizer.json ({how})"
-
-
-def _looked_into(folder: Path, names: list[str]) -> Iterator[Detected]:
-    """Yield a Detected, by content, for each file that may be a tokenizer.
-
-    ``names`` are the names of the files in ``folder``.
-    """
-    worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
-    for name in worth[:_MAX_FILES]:
-        if (folder / name).is_file():
-            yield _detect_file(folder / name)
 
 
 def _listed(names: list[str], most: int = 5) -> str:

@@ -94,7 +94,7 @@ def open_tokenizer(
 
 
 def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
-    """Return the ``tokenizer.json``, or the tokenizer made from a SentencePiece folder.
+    """Return the ``tokenizer.json``, or the tokenizer of a SentencePiece folder.
 
     None for other files. Raises NotFollowedError if only transformers can make the tokenizer.
     """

@@ -147,7 +147,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return self._names.get(token_id)
 
     def token_to_id(self, token: str) -> int | None:
-        """Return the id of the token called ``token``, the lowest of several; None if unknown."""
+        """Return the lowest id of the token called ``token``; None if unknown."""
         return self._ids_by_name.get(token)
 
     @property
