@@ -123,15 +123,6 @@ def test_links_and_images_of_the_description_are_absolute() -> None:
 # --- what is to be done ---------------------------------------------------------------------------
 
 
-def test_the_guide_names_the_script_whose_output_is_tested() -> None:
-    """And the files that it names exist."""
-    cells = " ".join(" ".join(row) for row in CONTRIBUTING.rows("you add").values())
-    assert "python scripts/make_api_snapshot.py" in cells
-    paths = {name for name in re.findall(r"`([\w/.]+)`", cells) if "/" in name}
-    assert len(paths) > 10
-    assert {path for path in paths if not (ROOT / path).exists()} == set()
-
-
 def test_the_bug_case_of_the_guide_is_valid() -> None:
     (row,) = map(json.loads, CONTRIBUTING.of_kind("json"))
     tokens = [bytes.fromhex(token) for token in row.pop("tokens")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 from pathlib import Path
@@ -27,7 +26,6 @@ from streamdec.tokenizers import detect_format
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
 from tests.support import files
-from tests.support.pages import ROOT
 
 
 def model_in(folder: Path) -> Path:
@@ -174,20 +172,3 @@ def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:
     templates = Templates(open_snapshot(tmp_path))
     assert len(templates.inline) == MAX_TEMPLATES
     assert len(templates.files) == MAX_TEMPLATES
-
-
-def test_nothing_is_unpickled() -> None:
-    """No module calls what runs the code of a pickle, or reads files in such a format."""
-    unsafe = {"load", "loads", "Unpickler", "read_pickle"}
-    modules = ("pickle", "torch", "joblib", "dill", "shelve")
-    found = []
-    for path in (ROOT / "streamdec").rglob("*.py"):
-        text = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(text)) if any(map(text.count, modules)) else ():
-            if isinstance(node, ast.Attribute) and node.attr in unsafe:
-                owner = ast.unparse(node.value)
-                if owner in modules:
-                    found.append(f"{path}: {ast.unparse(node)}")
-            if isinstance(node, ast.ImportFrom) and node.module in ("pickle", "shelve"):
-                found += [f"{path}: {each.name}" for each in node.names if each.name in unsafe]
-    assert found == []

@@ -51,9 +51,8 @@ def test_each_grouping_gives_the_text(case: BugCase) -> None:
     assert text + last.text == case.expected_text
     assert last.finish_reason == decoder.finish_reason == case.expected_finish
     assert (decoder.match.stop if decoder.match else None) == case.expected_stop_reason
-    cuts = random.Random(case.id).choices(range(size + 1), k=2)
-    for places in ([*range(1, size)], sorted(cuts)):
-        decoder_laws.chunk_invariance(partial(decoder_of, case), range(size), places)
+    cuts = random.Random(case.id).choices(range(size + 1), k=3)
+    decoder_laws.chunk_invariance(partial(decoder_of, case), range(size), sorted(cuts))
 
 
 def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:

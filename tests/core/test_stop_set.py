@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -105,21 +104,3 @@ def test_stored_texts_are_bounded(tokenizer: MockTokenizer, most: int) -> None:
             decoder = StopSequenceDecoder(tokenizer, conditions)
             decoder.feed(chooser.choices([1, 2, 3, 9, 10, 11, 201, 202, 209, 300], k=60))
             assert 0 < stops.num_stored <= most
-
-
-def test_threads_share_sets_that_come_and_go(
-    tokenizer: MockTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stop_sets, "MAX_SETS", 4)
-    sets = [StopConditions(stop=[f"{n} {n + 1} ", "é", f"{n}x"]) for n in range(40)]
-    chooser = random.Random(1)
-    jobs = [(chooser.choice(sets), chooser.choices(range(400), k=60)) for _ in range(200)]
-
-    def work(job: tuple[StopConditions, list[int]]) -> tuple[str, object]:
-        decoder = StopSequenceDecoder(tokenizer, job[0])
-        text = decoder.feed(job[1]).text
-        return text + decoder.flush().text, decoder.match
-
-    expected = [work(job) for job in jobs]
-    with ThreadPoolExecutor(4) as pool:
-        assert [*pool.map(work, jobs)] == expected

@@ -20,6 +20,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
+from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.masks import UNKNOWN
@@ -203,7 +204,9 @@ def hasty_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hasty_switches")
-def test_threads_that_share_a_table_have_the_text_of_single_threads() -> None:
+def test_threads_that_share_a_table_and_stop_sets_have_the_text_of_single_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tokens = [bytes([byte]) for byte in range(256)] + [b"<s>"]
     chooser = random.Random(0)
     text = "naïve 你好 😀\ufffd".encode()
@@ -211,20 +214,24 @@ def test_threads_that_share_a_table_have_the_text_of_single_threads() -> None:
         [chooser.choice([*text, 256, 999, chooser.randrange(256)]) for _ in range(1_500)]
         for _ in range(6)
     ]
-    expected = [
-        DecodeStream(MockTokenizer.from_tokens(tokens, [256])).step_batch(job) for job in jobs
-    ]
+
+    def work(tokenizer: MockTokenizer, job: list[int]) -> list[object]:
+        stream, found = DecodeStream(tokenizer), list[object]()
+        for start in range(0, len(job), 100):
+            part = job[start : start + 100]
+            stops = StopConditions(["你", f"{start} "], stop_token_ids=[part[0] % 256])
+            decoder = StopSequenceDecoder(tokenizer, stops)
+            found += [decoder.step_batch(part[1:]), decoder.match, stream.feed(part)]
+        return found
+
+    expected = [work(MockTokenizer.from_tokens(tokens, [256]), job) for job in jobs]
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 4)
     with small_caches(40):
         tokenizer, together = MockTokenizer.from_tokens(tokens, [256]), Barrier(len(jobs))
 
-        def work(job: list[int]) -> list[str]:
+        def work_together(job: list[int]) -> list[object]:
             together.wait()
-            stream, texts = DecodeStream(tokenizer), []
-            for start in range(0, len(job), 500):
-                named = StopConditions("x", stop_token_ids=[job[start] % 256])
-                StopSequenceDecoder(tokenizer, named).step_batch(job[:9])
-                texts += stream.step_batch(job[start : start + 500])
-            return texts
+            return work(tokenizer, job)
 
         with ThreadPoolExecutor(len(jobs)) as pool:
-            assert [*pool.map(work, jobs)] == expected
+            assert [*pool.map(work_together, jobs)] == expected

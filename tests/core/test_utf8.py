@@ -15,13 +15,13 @@ from tests import reference
 LEADS = (0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF)
 TRAILS = (0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF)
 BOUNDARIES = (0x00, 0x7F, *TRAILS, 0xC0, *LEADS)
-NEXT = (*TRAILS, 0x41, 0xF0)
+NEXT = (*TRAILS, 0x41, 0xC3, 0xF0)
 
 
 def short_strings() -> Iterator[bytes]:
-    """Every byte, alone and before a boundary; three and four boundaries."""
+    """Every byte, alone and before another one; three and four boundaries."""
     every, four = range(256), (0x41, 0xE0, 0xF0, 0xF1, 0xF4)
-    for letters in ([every], [every, BOUNDARIES], [BOUNDARIES, NEXT, NEXT], [four, *[NEXT] * 3]):
+    for letters in ([every], [every, NEXT], [BOUNDARIES, NEXT, NEXT], [four, *[NEXT] * 3]):
         yield from map(bytes, itertools.product(*letters))
 
 
