@@ -27,6 +27,7 @@ from streamdec.core.reading import NEVER
 from streamdec.core.since import MOST_SINCE, silenced
 from streamdec.core.stop_set import StopState
 from streamdec.core.token_ids import as_sequence
+from streamdec.errors import TokenizerLibraryError
 
 if TYPE_CHECKING:
     from streamdec.core.decoder import TokenDecoder
@@ -126,9 +127,17 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 
 
 def note_taken(error: Any, taken: Sequence[Chunk | str]) -> None:
-    """Note on ``error`` the chunks (or texts) of the ids that a call took before it."""
+    """Note on ``error`` the chunks (or texts) of the ids that a call took before it.
+
+    If it cannot be changed, raise a TokenizerLibraryError with them from it.
+    """
     chunks = [Chunk(each) if isinstance(each, str) else each for each in taken]
-    error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+    try:
+        error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
+    except Exception:  # noqa: BLE001 (whatever the class of a stranger raises)
+        other = TokenizerLibraryError(f"the tokenizer raised {type(error).__name__}: {error}")
+        note_taken(other, taken)
+        raise other from error
 
 
 Out = TypeVar("Out", bound=Chunk | str)

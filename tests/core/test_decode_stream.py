@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdec import DecodeStream, MockTokenizer, Sequence, StopSequenceDecoder
+from streamdec import Chunk, DecodeStream, MockTokenizer, Sequence, StopSequenceDecoder
+from streamdec.errors import TokenizerLibraryError
 
 TOKENS = [b"a", b" b", b"\xe4", b"\xbd\xa0", b"<s>", b"\xff"]
 A, B, LEAD, REST, SPECIAL, BAD = range(6)
@@ -113,3 +114,32 @@ def test_the_repr_of_a_decoder_has_its_state(tokenizer: MockTokenizer) -> None:
     assert repr(stream) == "<DecodeStream 2 tokens, route 'bytes', finished (length)>"
     assert repr(Sequence(tokenizer, [A, B])) == "<Sequence 2 tokens, 'a b'>"
     assert len(repr(Sequence(tokenizer, [A] * 1000))) < 80
+
+
+class UnchangeableError(Exception):
+    """An error like that of a frozen dataclass."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+class FailingTokenizer:
+    """Its ids are letters, but it fails at ``!``."""
+
+    def decode(self, ids: Any, *, skip_special_tokens: bool = True) -> str:
+        if ord("!") in ids:
+            raise UnchangeableError("no text")
+        return "".join(map(chr, ids))
+
+
+@pytest.mark.parametrize("method", ["feed", "step_batch"])
+@pytest.mark.parametrize("before", ["", "ab"])
+def test_text_before_an_error_that_cannot_be_changed_is_not_lost(method: str, before: str) -> None:
+    for make in (DecodeStream, StopSequenceDecoder):
+        stream = make(FailingTokenizer())
+        with pytest.raises(TokenizerLibraryError, match="UnchangeableError: no text") as raised:
+            getattr(stream, method)([*map(ord, before), ord("!")])
+        assert raised.value.chunk == Chunk(before)
+        assert raised.value.num_taken == len(before)
+        assert isinstance(raised.value.__cause__, UnchangeableError)
+        assert stream.num_tokens == len(before)
