@@ -298,6 +298,14 @@ def test_every_machine_streams_it_exactly(
         assert chunks[-1].finish_reason == "stop"
 
 
+@pytest.mark.parametrize("text", ["Größe", "你好", "😀👍🏽"])
+def test_byte_offsets_are_exact_where_tokens_spell_the_text(made: BaseTokenizer, text: str) -> None:
+    encoding = made.encode(text)
+    for token_id, (start, end) in zip(encoding, encoding.byte_offsets, strict=True):
+        token = made.token_bytes(token_id) or b""
+        assert text.encode()[start:end] in (token, token.removeprefix(b" "))
+
+
 def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
     assert isinstance(made, Tokenizer)
     highest = max(i for i in range(made.vocab_size + 5) if made.id_to_token(i) is not None)

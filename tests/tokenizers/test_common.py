@@ -4,10 +4,9 @@ import sys
 
 import pytest
 
-from streamdec.errors import TokenIdError, TokenizerLibraryError
+from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import Joined, TextRules
 from streamdec.tokenizers._common import (
-    checked_ids,
     fingerprint_of,
     guarded,
     sample_of,
@@ -33,15 +32,6 @@ def test_every_failure_becomes_a_streamdec_error_with_its_cause(error: BaseExcep
 def test_exits_and_interrupts_are_passed_on(error: BaseException) -> None:
     with pytest.raises(type(error)):
         guarded(fail, error)
-
-
-def test_ids_are_those_that_fit_into_32_bits() -> None:
-    for given in ([0, 2**32 - 1], (5,), range(3), b"ab", iter([1, 2]), [True]):
-        expected = [1, 2] if not hasattr(given, "__len__") else list(given)
-        assert checked_ids(given).tolist() == expected
-    for bad in ([-1], [2**32], ["1"], [1.0], [None]):
-        with pytest.raises(TokenIdError, match=r"^the id at index 0 is o.*; a token id is an int"):
-            checked_ids(bad)  # type: ignore[arg-type]
 
 
 def test_a_sample_has_some_of_each_kind() -> None:
