@@ -36,7 +36,7 @@ def test_each_baseline_is_a_row_of_its_table() -> None:
 
 
 def test_a_wrong_result_is_a_failure() -> None:
-    subject: Any = SimpleNamespace(name="small")
+    subject: Any = SimpleNamespace(name="small", kit=None)
     report = Report()
     wrong = Case("table", "row", lambda _, __: Work(lambda: 1.0, check=lambda: ("caf", "cafe")))
     run([wrong], [subject], MOMENT, report)

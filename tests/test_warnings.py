@@ -74,7 +74,6 @@ def make_with_a_wrong_variable() -> None:
         stream_cumulative,
         load_with_a_wrong_variable,
         make_with_a_wrong_variable,
-        lambda: iter_chunks(ended(), MOCK),
     ],
 )
 def test_a_warning_points_to_the_caller(call: Callable[[], None]) -> None:

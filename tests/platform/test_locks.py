@@ -16,7 +16,6 @@ from tests.platform.test_processes import forks, in_a_fork, needs_fork
 from tests.support.pages import ROOT
 
 OF_THEIR_OWN = {
-    "backends/_huggingface_encoder.py": "is waited for so long, and no longer",
     "chat/isolated.py": "is made again in a fork, with the pool that it counts for",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
 }
