@@ -63,7 +63,7 @@ def bulk(
     'unread_tokens' and 'unknown_tokens'.
 
     An output is complete or not there. Outputs that exist stay, so a second run goes on. A killed
-    run leaves a file *.streamdec-part, which a run deletes a day later.
+    run leaves a file .streamdec-part, which a run deletes a day later.
 
     \b
     Examples:
