@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -311,3 +312,23 @@ def test_a_class_that_needs_transformers_is_refused_by_the_child(
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MarianTokenizer"}')
     with pytest.raises(MissingExtraError, match=r"MarianTokenizer: .* needs the library transf"):
         load_tokenizer(tmp_path, untrusted=True)
+
+
+def test_a_class_that_needs_transformers_is_tried_with_more_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizer.json").write_text(ZOO["byte_level_trained"]().to_str(), "utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MarianTokenizer"}')
+    tried = []
+
+    def trial(*_: Any, imports: bool, **__: Any) -> None:
+        tried.append(imports)
+        if not imports:
+            raise MissingExtraError("only transformers makes it")
+
+    monkeypatch.setattr(untrusted, "try_loading", trial)
+    monkeypatch.setattr(untrusted, "find_spec", lambda _: True)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match="MarianTokenizer: "):
+        load_tokenizer(tmp_path, untrusted=True)
+    assert tried == [False, True]
