@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict, Unpack
+from typing import ClassVar, TypedDict, Unpack, assert_never
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -22,11 +22,16 @@ _PLACE = b'"\\u0000"'
 """What the text of a template is in JSON."""
 
 
-FAILURES: dict[FinishReason | None, str] = {
-    "abort": "the request was aborted before the answer was complete",
-    "error": FAILED,
-}
-"""The ends of a stream for which the APIs have no word, and the messages for the client."""
+def failure_of(reason: FinishReason | None) -> str | None:
+    """Return the message for the client if the APIs have no word for ``reason``, else None."""
+    match reason:
+        case None | "stop" | "length" | "content_filter":
+            return None
+        case "abort":
+            return "the request was aborted before the answer was complete"
+        case "error":
+            return FAILED
+    assert_never(reason)
 
 
 def check_text(name: str, value: object) -> str:
@@ -102,7 +107,7 @@ class Format(ABC):
     @property
     def failed(self) -> bool:
         """Whether a sample was aborted or failed, so that the response is an error."""
-        return any(sample.finish_reason in FAILURES for sample in self._samples)
+        return any(failure_of(sample.finish_reason) for sample in self._samples)
 
     @property
     def finished(self) -> bool:
@@ -140,9 +145,9 @@ class Format(ABC):
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
-        failed = {sample.finish_reason for sample in self._samples}
-        reason: FinishReason = "error" if "error" in failed else "abort"
-        return self._error(FAILURES[reason], reason)
+        found = {each.finish_reason: failure_of(each.finish_reason) for each in self._samples}
+        reason: FinishReason = "error" if "error" in found else "abort"
+        return self._error(found[reason] or FAILED, reason)
 
     @abstractmethod
     def _error(self, message: str, code: str) -> Json:

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
-from streamdec.chunks import Chunk
+from streamdec.chunks import Chunk, FinishReason
 from streamdec.integrations._format import (
     FAILED,
-    FAILURES,
     REASONING,
     ChunkDetails,
     Encoder,
@@ -27,6 +26,7 @@ from streamdec.integrations._format import (
     Sample,
     check_count,
     check_text,
+    failure_of,
 )
 from streamdec.integrations._json import Json
 from streamdec.integrations.logprobs import Alternative, PlacedLogprob
@@ -65,6 +65,16 @@ def error_body(
     'invalid_request_error'
     """
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _word_of(reason: FinishReason | None) -> str | None:
+    """Return the API's word for ``reason``; None for no reason and for a failure."""
+    match reason:
+        case "stop" | "length" | "content_filter":
+            return reason
+        case None | "abort" | "error":
+            return None
+    assert_never(reason)
 
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
@@ -151,7 +161,7 @@ class _Choices(Format):
         parts: Sequence[Chunk],
         placed: Sequence[PlacedLogprob],
     ) -> Json:
-        word = None if sample.finish_reason in FAILURES else sample.finish_reason
+        word = _word_of(sample.finish_reason)
         choice = {
             "index": index,
             **content,
@@ -201,7 +211,7 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
-        if chunk.finish_reason not in FAILURES or last.text or logprobs:
+        if not failure_of(chunk.finish_reason) or last.text or logprobs:
             objects.append(self._with_choice(index, sample, last, logprobs))
         return objects
 
