@@ -62,8 +62,7 @@ def bulk(
     columns 'finish_reason', 'stop_reason', 'stop_token_id', 'token_index', 'tokens_before',
     'unread_tokens' and 'unknown_tokens'.
 
-    An output is complete or not there. Outputs that exist stay, so a second run goes on. A killed
-    run leaves a file .streamdec-part, which a run deletes a day later.
+    An output is complete or not there. A second run keeps it, and deletes old unfinished files.
 
     \b
     Examples:

@@ -129,15 +129,15 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
 def note_taken(error: Any, taken: Sequence[Chunk | str]) -> None:
     """Note on ``error`` the chunks (or texts) of the ids that a call took before it.
 
-    If it cannot be changed, raise a TokenizerLibraryError with them from it.
+    If ``error`` does not take them, raise a TokenizerLibraryError that has them.
     """
     chunks = [Chunk(each) if isinstance(each, str) else each for each in taken]
     try:
         error.chunk, error.num_taken = joined(NOTHING, *chunks), len(chunks)
-    except Exception:  # noqa: BLE001 (whatever the class of a stranger raises)
-        other = TokenizerLibraryError(f"the tokenizer raised {type(error).__name__}: {error}")
-        note_taken(other, taken)
-        raise other from error
+    except Exception:  # noqa: BLE001 (its class is not ours)
+        known = TokenizerLibraryError(f"the tokenizer raised {type(error).__name__}: {error}")
+        note_taken(known, taken)
+        raise known from error
 
 
 Out = TypeVar("Out", bound=Chunk | str)

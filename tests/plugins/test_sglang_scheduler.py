@@ -15,7 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plugins.stand_ins import LIBRARY, encoded, in_place, plugged_sglang, sglang_manager
+from tests.plugins.stand_ins import (
+    LIBRARY,
+    REASONING,
+    encoded,
+    in_place,
+    plugged_sglang,
+    sglang_manager,
+)
 
 TEXT = "one two 🦉\nUs\nUser: STOP and END."
 STOPS = ["\nUser:", "er", "STOP", "END.", "D", "two 🦉", "🦉\n", "missing"]
@@ -247,25 +254,10 @@ def outcome(
     raise AssertionError("a request has steps")
 
 
-CASES = [
-    ("a", "<think>b two</think> one two", "<think>b two</think> one "),
-    ("a", "one two three", "one "),
-    (
-        "a",
-        "<think>two</think>one<think>two</think> two",
-        "<think>two</think>one<think>two</think> ",
-    ),
-    ("a", "<think>b two three", "<think>b two three"),
-    ("a<think>", "b two</think> one two", "b two</think> one "),
-    ("a<think></think>", "one two three", "one "),
-]
-"""The prompt, what the model generates, and the text of the client."""
-
-
 @pytest.mark.parametrize("by_request", [True, False])
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("size", [1, 3, 100])
-@pytest.mark.parametrize(("prompt", "given", "expected"), CASES)
+@pytest.mark.parametrize(("prompt", "given", "expected"), REASONING)
 def test_the_markers_of_the_reasoning_parser(
     engine: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,

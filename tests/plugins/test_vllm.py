@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.plugins.stand_ins import PLUGINS, differences, in_place
+from tests.plugins.stand_ins import PLUGINS, REASONING, differences, in_place
 from tests.support.zoo import ZOO
 
 LIBRARY = ZOO["byte_level_trained"]()
@@ -243,21 +243,7 @@ def begin_engine(engine: SimpleNamespace, parser: str) -> None:
 
 @pytest.mark.parametrize("by_request", [True, False])
 @pytest.mark.parametrize("parser", ["qwen3", "deepseek_v3"])
-@pytest.mark.parametrize(
-    ("prompt", "given", "expected"),
-    [
-        ("a", "<think>b two</think> one two", "<think>b two</think> one "),
-        ("a", "one two three", "one "),
-        (
-            "a",
-            "<think>two</think>one<think>two</think> two",
-            "<think>two</think>one<think>two</think> ",
-        ),
-        ("a", "<think>b two three", "<think>b two three"),
-        ("a<think>", "b two</think> one two", "b two</think> one "),
-        ("a<think></think>", "one two three", "one "),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "given", "expected"), REASONING)
 def test_the_markers_of_the_reasoning_parser(
     engine: SimpleNamespace,
     plugin: Any,

@@ -23,6 +23,7 @@ from tests.support.zoo import ZOO
 __all__ = [
     "LIBRARY",
     "MODULES",
+    "REASONING",
     "differences",
     "encoded",
     "in_place",
@@ -33,6 +34,19 @@ __all__ = [
 
 LIBRARY = ZOO["byte_level_trained"]()
 HERE = Path(__file__).resolve().parent
+REASONING = [
+    ("a", "<think>b two</think> one two", "<think>b two</think> one "),
+    ("a", "one two three", "one "),
+    (
+        "a",
+        "<think>two</think>one<think>two</think> two",
+        "<think>two</think>one<think>two</think> ",
+    ),
+    ("a", "<think>b two three", "<think>b two three"),
+    ("a<think>", "b two</think> one two", "b two</think> one "),
+    ("a<think></think>", "one two three", "one "),
+]
+"""The prompt, what the model generates, and the text of the client, with the stop "two"."""
 PLUGINS = HERE.parents[2] / "plugins"
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
 MODULES = {
