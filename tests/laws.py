@@ -431,6 +431,7 @@ def token_spans(
     for start, end in itertools.pairwise([0, *cuts, len(token_ids)]):
         stream.step_batch(token_ids[start:end])
         taken += stream.take_spans()
+        assert len(taken) == stream.num_tokens - stream.num_pending_tokens
         snapshot = json.loads(json.dumps(stream.snapshot()))
         stream = DecodeStream.restore(subject.streamed, snapshot).fork()
     stream.flush()

@@ -237,6 +237,7 @@ def spans_are_cut(setup: Setup, ids: Sequence[int]) -> None:
         taken += new
         if decoder.finished:
             break
+        assert len(taken) == decoder.num_tokens - decoder.num_pending_tokens
     text += decoder.flush().text
     stream = setup.stream()
     stream.step_batch(ids[: decoder.num_tokens])

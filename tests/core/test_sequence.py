@@ -117,5 +117,7 @@ def test_a_sequence_that_was_released_twice_has_a_snapshot_that_restores() -> No
         assert (other.text, other.held) == (sequence.text, sequence.held)
         assert other.feed([2, 0]) == sequence.feed([2, 0])
         sequence.release()
+        released = sequence.snapshot()
         sequence.release()
-        assert Sequence.restore(tokenizer, sequence.snapshot()).text == sequence.text
+        assert sequence.snapshot() == released
+        assert Sequence.restore(tokenizer, released).text == sequence.text

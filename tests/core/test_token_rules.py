@@ -86,11 +86,16 @@ def test_a_stop_in_a_run_begins_in_the_first_token_of_the_run(
 
 
 @pytest.mark.parametrize(
-    ("first", "released", "then"),
-    [("b</w>", "", " c"), ("b</w>a", "a", "c"), ("b</w>a</w>", "a", " c")],
+    ("rule", "first", "later", "released", "then"),
+    [
+        (BPESuffix(), "b</w>", "c", "", " c"),
+        (BPESuffix(), "b</w>a", "c", "a", "c"),
+        (BPESuffix(), "b</w>a</w>", "c", "a", " c"),
+        (ByteFallback(Metaspace()), "\u2581b", "\u2581c", "", " c"),
+    ],
 )
-def test_a_release_keeps_the_space_that_the_last_suffix_owes(
-    first: str, released: str, then: str
+def test_a_release_keeps_the_space_before_the_next_word(
+    rule: DecodingRule, first: str, later: str, released: str, then: str
 ) -> None:
-    stream = DecodeStream(MockTokenizer.from_tokens([first.encode(), b"c"], (), BPESuffix()))
+    stream = DecodeStream(MockTokenizer.from_tokens([first.encode(), later.encode()], (), rule))
     assert (stream.step(0), stream.release(), stream.step(1)) == ("b", released, then)
