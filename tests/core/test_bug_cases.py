@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,9 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
 from tests import decoder_laws
 from tests.stop_model import Conditions, Model, Situation
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
+"""The collection that ours was taken from, where it lies beside the repository."""
 
 
 @pytest.fixture(params=bug_cases(), ids=lambda case: case.id)
@@ -62,3 +68,24 @@ def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:
     seen = Model(situation).after(size, flush=case.expected_finish)
     assert (seen.text, seen.finish_reason) == (case.expected_text, case.expected_finish)
     assert seen.stop_reason == case.expected_stop_reason
+
+
+def shared_rows() -> Iterator[dict[str, Any]]:
+    lines = SHARED.read_text("utf-8").splitlines() if SHARED.exists() else []
+    yield from map(json.loads, lines)
+
+
+def test_our_cases_have_all_of_the_collection() -> None:
+    ours = {case.id: case for case in bug_cases()}
+    assert len(ours) >= 81
+    for row in shared_rows():
+        found = ours[row["id"]]
+        assert found.tokens == tuple(map(bytes.fromhex, row["token_bytes"]))
+        assert [*found.skipped] == row.get("skip", [])
+        assert (found.expected_text, [*found.stop]) == (row["expected_text"], row.get("stop", []))
+        if found.stop:
+            assert found.expected_finish == row["expected_finish"]
+            assert found.include_stop_str_in_output == row["stop_visible"]
+            told = row["note"].rpartition("[matched=")[2].removesuffix("]")
+            reason = json.loads(told) if row["expected_finish"] == "stop" else None
+            assert found.expected_stop_reason == reason
