@@ -23,7 +23,7 @@ _PLACE = b'"\\u0000"'
 
 
 def failure_of(reason: FinishReason | None) -> str | None:
-    """Return the message for the client if the APIs have no word for ``reason``, else None."""
+    """Return the message for a reason that the APIs have no word for, else None."""
     match reason:
         case None | "stop" | "length" | "content_filter":
             return None
