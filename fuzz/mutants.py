@@ -186,8 +186,8 @@ MUTANTS = (
     _core(
         "9: a stop may begin within one that was given up",
         "strings",
-        "while tail and not begins(tail):\n                tail = tail[1:]",
-        'if not begins(tail):\n                tail = ""',
+        "while tail and not _begins_one(tail, stops):\n                tail = tail[1:]",
+        'if not _begins_one(tail, stops):\n                tail = ""',
         STOP_LAWS,
     ),
     _core(

@@ -4,8 +4,8 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
-first letter comes with which a stop begins, a set of all prefixes is made, or of many stops a
-sorted list.
+first letter comes with which a stop begins, the stops are sorted: those that begin with a text are
+next to each other, after it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -29,18 +29,14 @@ equally long ones, a hidden one wins over a visible one, and then a string over 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-MOST_IN_PREFIXES = 2**16
-"""The greatest sum of the squared lengths of stops of which a set of all prefixes is made.
-
-The prefixes of one stop of n code points have n²/2 code points together."""
-PREFIX_SIZE = 64
-"""Bytes of a code point of a stop: one prefix ends there."""
+STOP_SIZE = 200
+"""Bytes of a stop of a few words, and of its places in the sets here."""
 
 
 class Hit(NamedTuple):
@@ -91,17 +87,17 @@ class StopStrings:
         return sorted({*map(len, self._stops)}, reverse=True)
 
     @cached_property
-    def _begins(self) -> Callable[[str], bool]:
-        return _prefix_test(self._stops)
+    def _sorted(self) -> list[str]:
+        return sorted(self._stops)
 
     @cached_property
-    def _begins_hidden(self) -> Callable[[str], bool]:
-        return _prefix_test(self._hidden)
+    def _sorted_hidden(self) -> list[str]:
+        return sorted(self._hidden)
 
     @cached_property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
-        return PREFIX_SIZE * sum(map(len, self._stops))
+        return STOP_SIZE * len(self._stops) + 4 * sum(map(len, self._stops))
 
     @property
     def longest(self) -> int:
@@ -126,7 +122,7 @@ class StopStrings:
         firsts = self.firsts
         if not tail and firsts.isdisjoint(text):
             return tail, None
-        begins, lasts = self._begins, self._lasts
+        stops, lasts = self._sorted, self._lasts
         for index, letter in enumerate(text, 1):
             if not tail and letter not in firsts:
                 continue
@@ -135,7 +131,7 @@ class StopStrings:
                 stop = self._complete(tail)
                 if stop is not None:
                     return tail, Hit(stop, stop not in self._hidden, index, stop)
-            while tail and not begins(tail):
+            while tail and not _begins_one(tail, stops):
                 tail = tail[1:]
         return tail, None
 
@@ -158,7 +154,7 @@ class StopStrings:
         """Return the end of the text that must be withheld."""
         if self._stops is self._hidden:
             return tail
-        while tail and not self._begins_hidden(tail):
+        while tail and not _begins_one(tail, self._sorted_hidden):
             tail = tail[1:]
         return tail
 
@@ -177,14 +173,7 @@ class StopStrings:
         return ""
 
 
-def _prefix_test(stops: frozenset[str]) -> Callable[[str], bool]:
-    """Return a test whether a text, not empty, is a proper prefix of a stop."""
-    if sum(len(stop) ** 2 for stop in stops) <= MOST_IN_PREFIXES:
-        return {stop[:size] for stop in stops for size in range(1, len(stop))}.__contains__
-    ordered = sorted(stops)
-
-    def begins(text: str) -> bool:
-        place = bisect_right(ordered, text)  # the first stop after ``text``
-        return place < len(ordered) and ordered[place].startswith(text)
-
-    return begins
+def _begins_one(text: str, stops: list[str]) -> bool:
+    """Whether ``text`` is a proper prefix of one of the sorted ``stops``."""
+    place = bisect_right(stops, text)  # the first stop after ``text``
+    return place < len(stops) and stops[place].startswith(text)

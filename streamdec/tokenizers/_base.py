@@ -112,9 +112,12 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     def skipped_ids(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return the texts of skipped special tokens among ``texts``, with their ids."""
-        found = {text: self._ids_by_special_text.get(text, ()) for text in texts}
-        skipped = {text: tuple(filter(self.is_skipped, ids)) for text, ids in found.items()}
-        return {text: ids for text, ids in skipped.items() if ids}
+        ids, found = self._ids_by_special_text, {}
+        for text in ids.keys() & texts:
+            skipped = tuple(filter(self.is_skipped, ids[text]))
+            if skipped:
+                found[text] = skipped
+        return found
 
     @property
     def _role_texts(self) -> Mapping[str, str | None]:

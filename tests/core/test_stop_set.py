@@ -66,11 +66,11 @@ def test_sets_that_are_too_large_together_make_room(
     gc.collect()  # the sets of unused tables count until then
     before = stop_set_statistics()
     small = set_of(tokenizer, StopConditions("small"))
-    large = set_of(tokenizer, StopConditions("x" * 120))
+    large = set_of(tokenizer, StopConditions("x" * 2_000))
     assert set_of(tokenizer, StopConditions("small")) is not small
-    assert set_of(tokenizer, StopConditions("x" * 120)) is not large
-    huge = set_of(tokenizer, StopConditions("x" * 5_000))
-    assert set_of(tokenizer, StopConditions("x" * 5_000)) is huge, "the last one is kept"
+    assert set_of(tokenizer, StopConditions("x" * 2_000)) is not large
+    huge = set_of(tokenizer, StopConditions("x" * 80_000))
+    assert set_of(tokenizer, StopConditions("x" * 80_000)) is huge, "the last one is kept"
     after = stop_set_statistics()
     assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.jail import finds_the_first
-from streamdec.core import strings as module
 from streamdec.core.strings import Hit, StopStrings
 
 stops = st.frozensets(st.text("ab", min_size=1, max_size=5), max_size=5)
 pieces = st.lists(st.text("abc", max_size=4), max_size=12).map(tuple)
-
-
-@pytest.fixture(params=["learning", "bisect"], autouse=True)
-def prefixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ways of asking whether a text is a proper prefix of a stop."""
-    if request.param == "bisect":
-        monkeypatch.setattr(module, "MOST_IN_PREFIXES", -1)
 
 
 @given(hidden=stops, visible=stops, parts=pieces, ignored=st.integers(0, 3))
