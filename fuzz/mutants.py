@@ -186,8 +186,8 @@ MUTANTS = (
     _core(
         "9: a stop may begin within one that was given up",
         "strings",
-        "while tail and not _begins_one(tail, stops):\n                tail = tail[1:]",
-        'if not _begins_one(tail, stops):\n                tail = ""',
+        "                    return suffix\n        return",
+        "                    return suffix\n                break\n        return",
         STOP_LAWS,
     ),
     _core(

@@ -4,8 +4,8 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
-first letter comes with which a stop begins, the stops are sorted: those that begin with a text are
-next to each other, after it.
+first letter comes with which a stop begins, the stops are sorted: one that begins with a text is
+the next after it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -95,14 +95,14 @@ class StopStrings:
         return sorted(self._hidden)
 
     @cached_property
+    def longest(self) -> int:
+        """The code points of the longest stop."""
+        return max(map(len, self._stops), default=0)
+
+    @cached_property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
         return STOP_SIZE * len(self._stops) + 4 * sum(map(len, self._stops))
-
-    @property
-    def longest(self) -> int:
-        """The code points of the longest stop."""
-        return max(self._lengths, default=0)
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
         """Return letters without which a text leaves ``tail``; None: any may change it.
@@ -119,28 +119,35 @@ class StopStrings:
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """Return the tail after ``text``, or the first stop in it unless ``ignore``."""
-        firsts = self.firsts
-        if not tail and firsts.isdisjoint(text):
+        if not tail and self.firsts.isdisjoint(text):
             return tail, None
-        stops, lasts = self._sorted, self._lasts
-        for index, letter in enumerate(text, 1):
-            if not tail and letter not in firsts:
-                continue
-            tail += letter
-            if letter in lasts and not ignore:
-                stop = self._complete(tail)
-                if stop is not None:
-                    return tail, Hit(stop, stop not in self._hidden, index, stop)
-            while tail and not _begins_one(tail, stops):
-                tail = tail[1:]
-        return tail, None
+        whole = tail + text
+        if not (ignore or self._lasts.isdisjoint(text)):
+            hit = self._first_stop(whole, len(tail))
+            if hit is not None:
+                return tail, hit
+        return self._beginning(whole[max(len(whole) - self.longest + 1, 0) :], self._sorted), None
 
-    def _complete(self, text: str) -> str | None:
-        """Return the longest stop that ``text`` ends in."""
-        for length in self._lengths:
-            if text[-length:] in self._stops:
-                return text[-length:]
+    def _first_stop(self, text: str, known: int) -> Hit | None:
+        """Return the first stop that ends after the ``known`` code points of ``text``."""
+        for end in range(known + 1, len(text) + 1):
+            if text[end - 1] in self._lasts:
+                for length in self._lengths:
+                    stop = text[max(end - length, 0) : end]
+                    if stop in self._stops:
+                        return Hit(stop, stop not in self._hidden, end - known, stop)
         return None
+
+    def _beginning(self, text: str, stops: list[str]) -> str:
+        """Return the longest suffix of ``text`` that begins one of the sorted ``stops``."""
+        firsts = self.firsts
+        for start, letter in enumerate(text):
+            if letter in firsts:
+                suffix = text[start:]
+                place = bisect_right(stops, suffix)  # the first stop after it
+                if place < len(stops) and stops[place].startswith(suffix):
+                    return suffix
+        return ""
 
     def skip(self, tail: str, text: str) -> str:
         """Return the tail after ``text``, no part of which can be in a stop."""
@@ -154,9 +161,7 @@ class StopStrings:
         """Return the end of the text that must be withheld."""
         if self._stops is self._hidden:
             return tail
-        while tail and not _begins_one(tail, self._sorted_hidden):
-            tail = tail[1:]
-        return tail
+        return self._beginning(tail, self._sorted_hidden)
 
     def text(self, tail: str) -> str:
         """Return the end of the text that may be part of a later stop."""
@@ -171,9 +176,3 @@ class StopStrings:
         if context:
             raise ValueError("only patterns have a context")
         return ""
-
-
-def _begins_one(text: str, stops: list[str]) -> bool:
-    """Whether ``text`` is a proper prefix of one of the sorted ``stops``."""
-    place = bisect_right(stops, text)  # the first stop after ``text``
-    return place < len(stops) and stops[place].startswith(text)

@@ -59,7 +59,7 @@ _init = DecodeStream.__init__
         (DecodeStream, "flush", _silent),
         (DecodeStream, "__init__", _forgets_the_prompt),
         (StopStrings, "jailed", lambda _, tail: tail[:1]),
-        (StopStrings, "_complete", lambda *_: None),
+        (StopStrings, "_first_stop", lambda *_: None),
     ],
 )
 def test_a_broken_stream_is_found_and_shrunk(

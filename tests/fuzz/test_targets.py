@@ -77,10 +77,6 @@ def test_every_small_tokenizer_is_in_one_family() -> None:
 # --- what is broken -------------------------------------------------------------------------------
 
 
-def _shortest(self: StopStrings, text: str) -> str | None:
-    return min((stop for stop in self._stops if text.endswith(stop)), key=len, default=None)
-
-
 class Break(NamedTuple):
     """Something wrong in the code of a target."""
 
@@ -92,7 +88,7 @@ class Break(NamedTuple):
 
 BREAKS = (
     Break("utf8", utf8, "flush", lambda *_: ""),
-    Break("jail", StopStrings, "_complete", _shortest),
+    Break("jail", StopStrings, "_first_stop", lambda *_: None),
     Break("byte_level", FixedBytes, "prime", lambda *_: (b"", None)),
     Break("byte_fallback", ExactRuns, "flush", lambda *_: b""),
     Break("metaspace", FirstThenLater, "prime", lambda *_: (b"", False)),
