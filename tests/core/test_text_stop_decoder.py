@@ -113,36 +113,6 @@ def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
     assert decoder.flush("length") == Chunk("", "stop", ".")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"stop_token_ids": [1]}, "stop_token_ids"),
-        ({"visible_stop_token_ids": [1]}, "visible_stop_token_ids"),
-        ({"eos_token_ids": [1]}, "eos_token_ids"),
-        ({"min_tokens": 1}, "min_tokens"),
-        ({"max_tokens": 1}, "max_tokens"),
-        ({"ignore_eos": True}, "ignore_eos"),
-        ({"stop": "x", "ignore_stops_between": ("<", 7)}, "id 7"),
-    ],
-)
-def test_conditions_of_tokens_are_rejected_by_name(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        TextStopDecoder(StopConditions(**arguments))
-
-
-def test_wrong_arguments_say_what_is_expected() -> None:
-    with pytest.raises(TypeError, match="StopConditions"):
-        TextStopDecoder("User:")  # type: ignore[arg-type]
-    decoder = TextStopDecoder(StopConditions("ab"))
-    decoder.step("xa")
-    for wrong in (None, b"b", 3):
-        with pytest.raises(TypeError, match="text must be a string"):
-            decoder.step(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="finish_reason must be one of 'stop'"):
-        decoder.flush("eos")  # type: ignore[arg-type]
-    assert decoder.step("b").finish_reason == "stop"
-
-
 def test_half_a_surrogate_pair_passes() -> None:
     decoder = TextStopDecoder(StopConditions("ab"))
     assert decoder.step("\ud83d").text + decoder.step("\ude00a").text == "\ud83d\ude00"

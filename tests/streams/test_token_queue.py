@@ -340,21 +340,3 @@ def test_a_loop_that_ends_before_it_answers() -> None:
     assert isinstance(error, FinishedError)
     for reader in readers:
         reader.close()
-
-
-ANY: Any = TokenQueue
-
-
-@pytest.mark.parametrize(
-    ("call", "kind", "told"),
-    [
-        (lambda: ANY().put("text"), TypeError, "token ids must be"),
-        (lambda: ANY().put({1: 2}), TypeError, "token ids must be"),
-        (lambda: ANY().fail("oops"), TypeError, r"fail\(\) takes an exception, not 'oops'"),
-        (lambda: ANY(0), ValueError, "maxsize must be"),
-        (lambda: ANY(1.5), TypeError, "maxsize must be"),
-    ],
-)
-def test_wrong_arguments_are_rejected(call: Any, kind: type[Exception], told: str) -> None:
-    with pytest.raises(kind, match=told):
-        call()
