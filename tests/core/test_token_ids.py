@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import enum
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,35 @@ class Named(enum.IntEnum):
 class Indexed:
     def __index__(self) -> int:
         return 7
+
+
+class PandasColumn:
+    """A Series of pandas, as far as it resembles a list. Its labels are 2, 1 and 0."""
+
+    dtype = "Int64"
+    iloc: Any = None
+
+    def tolist(self) -> list[int]:
+        return [1, 2, 3]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2, 3])
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, label: int) -> int:
+        return [3, 2, 1][label]
+
+
+class PolarsColumn:
+    """A column of Polars, as far as it resembles a list."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2, 3])
+
+    def to_list(self) -> list[int]:
+        return [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +113,8 @@ def test_lists_and_tuples_are_not_copied() -> None:
         pa.array([1, 2, 3]),
         pa.chunked_array([[1], [2, 3]]),
         pa.array([[1, 2, 3]])[0],
+        PandasColumn(),
+        PolarsColumn(),
     ],
 )
 def test_anything_else_is_a_sequence_of_plain_ints(ids: Any) -> None:

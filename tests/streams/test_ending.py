@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -13,6 +15,7 @@ from streamdec import (
     Chunk,
     DecodeStream,
     MockTokenizer,
+    SourceError,
     StopConditions,
     StopSequenceDecoder,
     TextStopDecoder,
@@ -34,6 +37,7 @@ from tests.streams.engines import (
     plain_generator,
     plain_stream,
 )
+from tests.support.wrappers import Decoding, taking_back
 
 pytestmark = pytest.mark.anyio
 
@@ -246,14 +250,44 @@ async def test_an_interrupt_in_on_stop_still_closes(kind: Kind) -> None:
         assert engine.is_closed
 
 
+# --- engines that hold scopes, or are cancelled ---------------------------------------------------
+
+
+async def test_a_task_group_across_a_yield_cannot_be_closed() -> None:
+    """Each ``aclose()`` of it raises. The last chunk is output before the error."""
+
+    async def generate() -> AsyncGenerator[int, None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            yield A
+            yield STOP
+
+    chunks = stream(generate(), TOKENIZER, stop="STOP")
+    assert (await anext(chunks)).text == "a"
+    assert (await anext(chunks)).finish_reason == "stop"
+    with pytest.raises(SourceError, match=r"holds a cancel scope or a task group across a yield"):
+        await anext(chunks)
+    with anyio.move_on_after(0) as scope:  # the task's scopes still work
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.asyncio
+async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
+    async def generate() -> AsyncGenerator[int, None]:
+        yield A
+        waiting = asyncio.ensure_future(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await waiting
+
+    chunks = stream(generate(), TOKENIZER)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await anext(chunks)
+
+
 # --- a text that cannot be ended ------------------------------------------------------------------
-
-
-class TakesBack:
-    """In the end its decode changes what it gave before."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +297,7 @@ class TakesBack:
 async def test_an_error_of_the_end_is_raised_after_the_text_and_the_closing(
     kind: Kind, outputs: list[Any], is_stopping: bool
 ) -> None:
-    engine, tokenizer = kind.engine(outputs), TakesBack()
+    engine, tokenizer = kind.engine(outputs), Decoding(taking_back)
     machine: Any = DecodeStream(tokenizer)
     if is_stopping:
         machine = StopSequenceDecoder(tokenizer, StopConditions(stop="xq"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streamdec import (
     DecoderPool,
-    DecodeStream,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
@@ -20,7 +19,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec import Sequence as TokenSequence
 from streamdec.bulk import decode_rollouts
 from streamdec.core.conditions import StopOptions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
@@ -127,32 +125,3 @@ async def test_a_future_is_not_a_source(is_async: bool) -> None:
     open_: Any = stream if is_async else iter_chunks
     with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
         open_(future, TOKENIZER)
-
-
-# --- columns of data frames -----------------------------------------------------------------------
-
-
-class Column:
-    """A pandas Series of 1 and 2, as far as it resembles a list. Its labels are 1 and 0."""
-
-    dtype = "Int64"
-    iloc: Any = None
-
-    def tolist(self) -> list[int]:
-        return [1, 2]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter([1, 2])
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, label: int) -> int:
-        return [2, 1][label]
-
-
-def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
-    column: Any = Column()
-    assert DecodeStream(TOKENIZER).step_batch(column) == ["a", "b"]
-    assert TokenSequence(TOKENIZER, column).text == "ab"
-    assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "ab"

@@ -25,6 +25,7 @@ from streamdec.errors import RewriteError, UnknownRequestError
 from tests.stop_laws import new_tokenizer
 from tests.stop_model import Situation, draw_table
 from tests.strategies import situations
+from tests.support.wrappers import Decoding, FrozenError, taking_back
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -157,22 +158,16 @@ def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round
         assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
 
 
-class FrozenError(Exception):
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(name)
-
-
 @pytest.mark.parametrize("error", [KeyError, FrozenError])
 def test_an_error_of_a_tokenizer_ends_only_its_request(error: type[Exception]) -> None:
     """Also an error that cannot be changed; and a KeyError is not an unknown request."""
 
-    class Broken:
-        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            if 2 in token_ids:
-                raise error
-            return "x" * len(token_ids)
+    def broken(token_ids: Sequence[int]) -> str:
+        if 2 in token_ids:
+            raise error
+        return "x" * len(token_ids)
 
-    pool = DecoderPool(Broken())
+    pool = DecoderPool(Decoding(broken))
     pool.add("a")
     pool.add("b")
     assert pool.step({"a": [1, 1]}) == {"a": Chunk("xx")}
@@ -190,17 +185,8 @@ def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
     assert isinstance(pool.errors["a"], (TokenIdError, TypeError))
 
 
-class TakesBack:
-    """Its decode changes text that it gave before: at 8 at once, at 9 in the end."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        if 8 in token_ids:
-            return "y"
-        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
-
-
 def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
-    pool = DecoderPool(TakesBack())
+    pool = DecoderPool(Decoding(taking_back))
     pool.add("a", StopConditions(stop="xq"))
     assert pool.step({"a": [1, 1]}) == {"a": Chunk("x")}
     assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error")}
@@ -210,7 +196,7 @@ def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
 
 def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
     """Otherwise it would never be removed."""
-    pool = DecoderPool(TakesBack())
+    pool = DecoderPool(Decoding(taking_back))
     pool.add("a", StopConditions(stop="xq"))
     pool.add("b")
     pool.step({"a": [1, 1, 9], "b": [1, 9]})

@@ -13,12 +13,10 @@ from streamdec import (
     Chunk,
     DecodeStream,
     MockTokenizer,
-    SourceError,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
     TextStream,
-    TokenIdError,
     stream,
     wrap,
 )
@@ -27,8 +25,6 @@ from tests.streams.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio
 
-COLD_AND_WARM = 2
-"""Streams: the first fills the table, the second finds it filled."""
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, SKIPPED = 2, 3, 0
 
@@ -53,19 +49,6 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
         source = Engine([output])
         chunks = [c async for c in stream(source, TOKENIZER, stop="STOP", chunk_by=chunk_by)]
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
-
-
-@pytest.mark.parametrize("first", [A, B, 4])
-@pytest.mark.parametrize("bad", [3.0, True])
-async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> None:
-    """In every state: idle, inside a stop, inside a character."""
-    for _ in range(COLD_AND_WARM):
-        await texts(stream(Engine([first, A, first, B, first, 1]), TOKENIZER, stop="bx"))
-    engine = Engine([first, bad, A])
-    chunks = stream(engine, TOKENIZER, stop="bx")
-    with pytest.raises((TokenIdError, SourceError)):
-        await drained(chunks)
-    assert (chunks.decoder.num_tokens, engine.pulls) == (1, 2)
 
 
 # --- the last chunk -------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamdec import Chunk, DecoderPool, MockTokenizer, StopConditions
 from streamdec.chunks import chunk_before
 from tests.streams.engines import BoomError
+from tests.support.wrappers import FrozenError
 
 TOKENS = [b"a", b"b", b"\xc3", b"\xa9", b"ST", b"OP"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -151,13 +152,6 @@ def test_an_interrupt_of_a_request_that_a_sink_ends_is_raised_after_the_round() 
     with pytest.raises(KeyboardInterrupt):
         pool.step({"a": A, "c": A})
     assert (last.text, [*pool], [*pool.errors]) == ("a", ["a", "c"], ["b"])
-
-
-class FrozenError(Exception):
-    def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("__"):
-            raise AttributeError(name)
-        super().__setattr__(name, value)
 
 
 @pytest.mark.parametrize("raised", [BoomError(), FrozenError(), KeyboardInterrupt()], ids=repr)

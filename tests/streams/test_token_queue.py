@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -340,3 +341,49 @@ def test_a_loop_that_ends_before_it_answers() -> None:
     assert isinstance(error, FinishedError)
     for reader in readers:
         reader.close()
+
+
+# --- cancellation ---------------------------------------------------------------------------------
+
+
+async def test_waiting_for_a_queue_can_be_cancelled_and_repeated() -> None:
+    """Without a stream around it nothing is closed, and nothing that is put is lost."""
+    feed = TokenQueue()
+    with anyio.move_on_after(0.01):
+        await anext(feed)
+    with anyio.move_on_after(0.01) as scope:
+        await anext(feed)
+    assert scope.cancelled_caught
+    feed.put(1)
+    assert await anext(feed) == [1]
+
+
+@pytest.mark.asyncio
+async def test_a_reader_that_is_cancelled_while_a_thread_wakes_it() -> None:
+    """The waking comes too late, and must not complain to the event loop."""
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    feed = TokenQueue()
+    reader = asyncio.create_task(feed.__anext__())
+    await asyncio.sleep(0)
+    thread = threading.Thread(target=feed.put, args=(1,))
+    thread.start()
+    thread.join()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    await asyncio.sleep(0)
+    assert complaints == []
+    assert await anext(feed) == [1]
+
+
+async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
+    feed = TokenQueue(maxsize=1)
+    feed.put(1)
+    with anyio.move_on_after(0.01):
+        await feed.send(2)
+    assert feed._senders == []
+    assert await anext(feed) == [1]
+    assert feed.num_waiting == 0
+    await feed.send(2)
+    assert await anext(feed) == [2]
