@@ -23,6 +23,7 @@ from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
 from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
+from tests.support.wrappers import Bare
 from tests.support.zoo import UNCOMPILED, ZOO
 from tests.test_stop_patterns import Source
 
@@ -427,40 +428,23 @@ def test_the_windowed_route(data: st.DataObject) -> None:
 
 
 WITHHELD = (
-    b"a",
-    b" ",
-    b".",
-    b" '",
-    b"'",
-    b"n't",
-    b"s",
-    b"\xe4",
-    b"\xbd",
-    b"\xa0",
-    b"x",
-    b"",
+    *(b"a", b" ", b".", b" '", b"'", b"n't", b"s", b"\xe4", b"\xbd", b"\xa0", b"x", b""),
     b"<t>",
 )
 """Tokens of which a clean-up, or a character, waits for the next."""
 
 
-class Window(MockTokenizer):
-    """Knows no rules, so its streams are windowed."""
-
-    rules = None  # type: ignore[assignment]
-
-
-TABLES = (MockTokenizer.from_tokens(WITHHELD, [12]), Window.from_tokens(WITHHELD, [12]))
+WAITING = MockTokenizer.from_tokens(WITHHELD, [12])
 
 
 @given(
-    tokenizer=st.sampled_from(TABLES),
+    tokenizer=st.sampled_from((WAITING, Bare(WAITING))),
     ids=st.lists(st.integers(0, len(WITHHELD) - 1), min_size=1, max_size=8),
     clean_up=st.booleans(),
     data=st.data(),
 )
 def test_ids_with_replaced_text_or_windows(
-    tokenizer: MockTokenizer, ids: list[int], clean_up: bool, data: st.DataObject
+    tokenizer: Any, ids: list[int], clean_up: bool, data: st.DataObject
 ) -> None:
     stop, is_visible = (data.draw(st.sampled_from(ids)),), data.draw(st.booleans())
     conditions = Conditions(

@@ -33,6 +33,7 @@ from streamdec.bulk import decode_arrow, decode_rollouts
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.testing.subjects import subject_of
+from tests.support.wrappers import Decoding
 from tests.support.zoo import TEXT, UNCOMPILED, ZOO
 
 ALL: dict[str, Any] = {"skip_special_tokens": False}
@@ -57,13 +58,6 @@ class Fast:
             token_ids, skip_special_tokens=skip_special_tokens
         )
         return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
-
-
-class Slow:
-    """A tokenizer that only decodes."""
-
-    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return "".join(map(chr, token_ids))
 
 
 # --- the entry points -----------------------------------------------------------------------------
@@ -277,7 +271,9 @@ def test_what_is_no_tokenizer_is_an_error(wrong: Any) -> None:
             make(wrong)
 
 
-@pytest.mark.parametrize("make", [Slow, lambda: Own(ZOO["wordpiece"]())], ids=["slow", "own"])
+@pytest.mark.parametrize(
+    "make", [lambda: Decoding(str), lambda: Own(ZOO["wordpiece"]())], ids=["slow", "own"]
+)
 def test_an_object_with_only_decode_is_logged_once(
     make: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

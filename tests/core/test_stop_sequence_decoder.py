@@ -10,6 +10,7 @@ import pytest
 from streamdec import Chunk, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import RewriteError
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
+from tests.support.wrappers import Decoding
 
 
 class Window(MockTokenizer):
@@ -121,17 +122,15 @@ def test_a_match_has_its_place(case: Case) -> None:
 # --- single cases ---------------------------------------------------------------------------------
 
 
-class Changing:
-    """Its ``decode`` changes the text of token 0 if token 1 follows, which may be unfinished."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        text = "".join("x\ufffdz"[token_id] for token_id in token_ids)
-        return text.replace("x", "y") if 1 in token_ids else text
+def changing(token_ids: Sequence[int]) -> str:
+    """The text of token 0 changes if token 1 follows, which may be unfinished."""
+    text = "".join("x\ufffdz"[token_id] for token_id in token_ids)
+    return text.replace("x", "y") if 1 in token_ids else text
 
 
 @pytest.mark.filterwarnings("ignore::streamdec.StreamdecWarning")
 def test_a_last_token_whose_release_fails_was_not_taken() -> None:
-    decoder = StopSequenceDecoder(Changing(), StopConditions(stop="ab", max_tokens=2))
+    decoder = StopSequenceDecoder(Decoding(changing), StopConditions(stop="ab", max_tokens=2))
     assert decoder.step(0).text == "x"
     before = decoder.snapshot()
     with pytest.raises(RewriteError):

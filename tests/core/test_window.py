@@ -15,21 +15,10 @@ from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.window import MAX_WINDOW
 from streamdec.errors import RewriteError, SnapshotError, TokenIdError
 from tests.support.snapshots import resealed
-from tests.support.wrappers import Bare
+from tests.support.wrappers import Bare, Decoding
 from tests.support.zoo import UNCOMPILED, ZOO
 
 Decode = Callable[[Sequence[int]], str]
-
-
-class Decoding:
-    """A tokenizer whose ``decode`` is a function, and is given at most MAX_WINDOW ids."""
-
-    def __init__(self, function: Decode) -> None:
-        self.function = function
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        assert len(token_ids) <= MAX_WINDOW
-        return self.function(token_ids)
 
 
 def streamed(decode: Decode, token_ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
