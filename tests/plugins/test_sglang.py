@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import tomllib
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from tests.plugins.stand_ins import (
     plugged_sglang,
     sglang_manager,
 )
+from tests.plugins.stand_ins import sglang_batch as batch
 
 METHOD = "_decode_batch_token_id_output"
 
@@ -44,21 +44,6 @@ def on(engine: SimpleNamespace) -> SimpleNamespace:
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "sglang.streamdec")
     return caplog
-
-
-def batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **fields: Any) -> Any:
-    """Return a message of the scheduler: the new ids of each request."""
-    number = len(rows)
-    values: dict[str, Any] = {
-        "decode_ids": [array("q", ids) for ids in rows.values()],
-        "read_offsets": [0] * number,
-        "decoded_texts": [""] * number,
-        "finished_reasons": [None] * number,
-        "skip_special_tokens": [True] * number,
-        "spaces_between_special_tokens": [True] * number,
-        "no_stop_trim": [False] * number,
-    }
-    return engine.batch(rids=[*rows], **(values | fields))
 
 
 def texts(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
@@ -28,6 +29,7 @@ __all__ = [
     "encoded",
     "in_place",
     "plugged_sglang",
+    "sglang_batch",
     "sglang_manager",
     "shapes",
 ]
@@ -132,6 +134,21 @@ def sglang_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
     manager.disable_tokenizer_batch_decode = manager.is_tool_call_parser_gpt_oss = False
     manager.tool_close_token_ids = frozenset()
     return manager
+
+
+def sglang_batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **fields: Any) -> Any:
+    """Return a message of the scheduler: the new ids of each request."""
+    number = len(rows)
+    values: dict[str, Any] = {
+        "decode_ids": [array("q", ids) for ids in rows.values()],
+        "read_offsets": [0] * number,
+        "decoded_texts": [""] * number,
+        "finished_reasons": [None] * number,
+        "skip_special_tokens": [True] * number,
+        "spaces_between_special_tokens": [True] * number,
+        "no_stop_trim": [False] * number,
+    }
+    return engine.batch(rids=[*rows], **(values | fields))
 
 
 def encoded(text: str) -> list[int]:
