@@ -25,7 +25,8 @@ from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
 from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
 from tests.support.wrappers import Bare
 from tests.support.zoo import UNCOMPILED, ZOO
-from tests.test_stop_patterns import Source
+from tests.test_stop_patterns import ANY, Source
+from tests.test_stop_patterns import situations as pattern_situations
 
 # The name of a skipped special token may be a part of a marker.
 pytestmark = pytest.mark.filterwarnings("ignore:sections. the marker")
@@ -282,6 +283,7 @@ def test_oracle_and_engine_give_the_answers_worked_out_by_hand(row: Row) -> None
 # --- on tokens whose bytes are known --------------------------------------------------------------
 
 
+MORE = settings(max_examples=3 * settings().max_examples)
 MANY = settings(max_examples=6 * settings().max_examples)
 """For the two laws that find most."""
 
@@ -293,33 +295,30 @@ def test_all_laws_as_the_oracle(situation: Situation) -> None:
 
 
 @MANY
-@given(situation=situations(), data=st.data())
+@given(situation=ANY, data=st.data())
 def test_law_0_chunk_invariance(situation: Situation, data: st.DataObject) -> None:
     places = data.draw(cuts(situation.ids))
     decoder_laws.chunk_invariance(laws.setup_of(situation).decoder, situation.ids, places)
 
 
-@given(situation=situations(), max_entries=st.sampled_from([1, 2, 3, 7]))
+@MORE
+@given(situation=ANY, max_entries=st.sampled_from([1, 2, 3, 7]))
 def test_law_0_cache_state(situation: Situation, max_entries: int) -> None:
     decoder_laws.with_small_caches(laws.setup_of(situation).decoder, situation.ids, max_entries)
 
 
-@given(situation=situations())
-def test_law_0_one_call_for_all_ids(situation: Situation) -> None:
-    laws.at_once(laws.setup_of(situation).decoder, situation.ids)
+@MORE
+@given(situation=ANY)
+def test_laws_0_9_and_14(situation: Situation) -> None:
+    """One call for all ids, any order of the conditions, and nothing after the end."""
+    setup, ids = laws.setup_of(situation), situation.ids
+    laws.at_once(setup.decoder, ids)
+    laws.order_of_lists(setup, ids)
+    decoder_laws.finality(setup.decoder, ids)
 
 
-@given(situation=situations())
-def test_law_9_order_of_lists(situation: Situation) -> None:
-    laws.order_of_lists(laws.setup_of(situation), situation.ids)
-
-
-@given(situation=situations())
-def test_law_14_finality(situation: Situation) -> None:
-    decoder_laws.finality(laws.setup_of(situation).decoder, situation.ids)
-
-
-@given(situation=situations(exact_runs=False, sections=True), data=st.data())
+@MORE
+@given(situation=situations(exact_runs=False, sections=True) | pattern_situations(), data=st.data())
 def test_law_15_bounds(situation: Situation, data: st.DataObject) -> None:
     endless = laws.endless(situation)
     markers = [each for section in situation.sections for each in section[1:]]
@@ -329,8 +328,9 @@ def test_law_15_bounds(situation: Situation, data: st.DataObject) -> None:
     decoder_laws.does_not_grow(laws.decoder_with_sections(endless), begun, cycle)
 
 
+@MORE
 @given(
-    situation=situations(),
+    situation=ANY,
     bad=st.sampled_from((-1, 2**32, True, 1.0, "1", None, [1])),
     after=st.lists(st.integers(0, 30), max_size=5),
 )

@@ -105,31 +105,6 @@ def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores:
     assert pieces_of(chunks) == [("r", "你你")]
 
 
-@pytest.mark.parametrize("windowed", [False, True])
-@pytest.mark.parametrize("prompt", [[], [0]])
-def test_few_ids_are_kept_while_a_character_is_unfinished(
-    prompt: list[int], windowed: bool
-) -> None:
-    tokenizer = MockTokenizer.from_tokens(
-        [b"\xe4", b"\xbd", b"\xa0", b"<t>", b"</t>", b"a"], special_ids=[3, 4]
-    )
-    decoder = StopSequenceDecoder(
-        Bare(tokenizer) if windowed else tokenizer,
-        prompt_token_ids=prompt,
-        sections={"r": (3, 4), "q": (9, 3)},
-    )
-    sizes = []
-    chunks = [decoder.step(each) for each in (() if prompt else (0,))]
-    for _ in range(40):
-        chunks += [decoder.step(each) for each in (3, 3, 4)]
-        sizes.append(len(decoder.snapshot().get("since", [])))
-    assert max(sizes) < 100
-    assert max(sizes[20:]) <= max(sizes[:20])
-    chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
-    # On the windowed route, a character is of the token that decides it.
-    assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
-
-
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize(
     ("markers", "starts_inside", "is_inherited"),

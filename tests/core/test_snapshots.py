@@ -360,6 +360,17 @@ WRONG: dict[str, Rows] = {
         ({"start": [None, 1, 0, []]}, "expected numbers from 0 to 0"),
         ({"move_at": 10**9}, "expected numbers from 16"),
     ],
+    "spans": [
+        *each(
+            "spans",
+            *([0, [[1, 0, 1, 0, 1]]], [1, [[0, 0, 1, 0, 1]]], [0, [[0, 1, 0, 1, 1]]]),
+            *([0, [[0, 0, 1, 1, 0]]], [0, [[0, 2, 2, 1, 2]]], [0, [[0, 0, 1, 0, 1]] * 2]),
+            *([0, [[0, 0, 1, 0]]], [0, []], [0, [[0, 0, 999, 0, 999]]], [4, []], [2**41, []]),
+            *(["0", []], [0, 0], [0, [], 0]),
+        ),
+        ({"since": [2, -(2**39)]}, "at most 1048576 tokens"),
+    ],
+    "window": each("options", EXACT, {"unknown_ids": "replace"}, {"unknown_ids": "error"}),
     "stops after a prompt": [
         ({"offsets": [-3, 0]}, "numbers from -2 to 1"),
         ({"offsets": [-2, -1]}, "offsets"),
@@ -478,43 +489,7 @@ def test_a_stream_that_was_long_not_clean_and_then_ends_can_be_restored(ends: bo
     assert seen(StopSequenceDecoder.restore(RAW, decoder.snapshot())) == seen(decoder)
 
 
-def test_options_that_the_route_cannot_honour_are_rejected() -> None:
-    for options in (EXACT, {"unknown_ids": "replace"}, {"unknown_ids": "error"}):
-        changed = resealed(DecodeStream(WINDOWED).snapshot(), {"options": options})
-        assert refused(changed, WINDOWED)
-
-
 # --- spans ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "spans",
-    [
-        [0, [[1, 0, 1, 0, 1]]],
-        [1, [[0, 0, 1, 0, 1]]],
-        [0, [[0, 1, 0, 1, 1]]],
-        [0, [[0, 0, 1, 1, 0]]],
-        [0, [[0, 2, 2, 1, 2]]],
-        [0, [[0, 0, 1, 0, 1]] * 2],
-        [0, [[0, 0, 1, 0]]],
-        [0, []],
-        [0, [[0, 0, 999, 0, 999]]],
-        [4, []],
-        [2**41, []],
-        ["0", []],
-        [0, 0],
-        [0, [], 0],
-    ],
-)
-def test_spans_that_no_stream_of_this_length_has_are_rejected(spans: list[Any]) -> None:
-    snapshot = KINDS["spans"].stream().snapshot()
-    assert DecodeStream.restore(RAW, snapshot).step_batch([3, 4]) == ["", "你"]
-    assert refused(resealed(snapshot, {"spans": spans}))
-
-
-def test_more_tokens_than_could_have_spans_are_rejected() -> None:
-    changed = resealed(KINDS["spans"].stream().snapshot(), {"since": [2, -(2**39)]})
-    assert "at most 1048576 tokens" in refused(changed)
 
 
 OWING = MockTokenizer.from_tokens([b"a", b".a</w>", b"a</w></w>", b"<s>"], [3], BPESuffix())

@@ -10,10 +10,9 @@ from hypothesis import given
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
-from tests import test_stop_patterns
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
-from tests.strategies import situations
+from tests.test_stop_patterns import ANY
 
 TOKENS = [b"a", b"b", b"c", b"ab", b"\n"]
 
@@ -30,7 +29,7 @@ def may_become(ids: list[int], **conditions: Any) -> tuple[str, ...]:
 NONE: dict[str, Any] = {"stop": (), "stop_regex": (), "max_match_length": None}
 
 
-@given(situation=situations() | test_stop_patterns.situations())
+@given(situation=ANY)
 def test_each_possible_stop_would_jail_text(situation: Situation) -> None:
     """Under the same gate, after the same prompt; and no other would."""
     conditions = situation.conditions

@@ -16,13 +16,10 @@ from hypothesis import strategies as st
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
-from tests import test_stop_patterns
 from tests.laws import BAD_IDS
 from tests.stop_laws import new_tokenizer, setup_of
 from tests.stop_model import Situation
-from tests.strategies import situations
-
-SITUATIONS = situations() | test_stop_patterns.situations()
+from tests.test_stop_patterns import ANY
 
 MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),
@@ -89,7 +86,7 @@ def seen(machine: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@given(situation=SITUATIONS, data=st.data())
+@given(situation=ANY, data=st.data())
 def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
     name: str, situation: Situation, data: st.DataObject
 ) -> None:
@@ -102,7 +99,7 @@ def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
         assert len([*map(json.loads, trace.lines())]) == len(trace.tokens) + 2
 
 
-@given(situation=SITUATIONS, cut=st.integers(0, 16), group=st.integers(1, 4))
+@given(situation=ANY, cut=st.integers(0, 16), group=st.integers(1, 4))
 def test_a_restored_decoder_is_traced_as_one_that_continued(
     situation: Situation, cut: int, group: int
 ) -> None:

@@ -16,10 +16,9 @@ from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer, Verdict
 from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
-from tests import test_stop_patterns
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
-from tests.strategies import situations
+from tests.test_stop_patterns import ANY
 
 TOKENS = [b"Hi", b" you", b" \xe6\x97", b"\xa5", b"\nUs", b"er:", b"!", b"<end>", b"."]
 IDS = [0, 1, 2, 3, 6, 4, 5]
@@ -41,7 +40,7 @@ def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Trac
 # --- yes ------------------------------------------------------------------------------------------
 
 
-@given(situation=situations() | test_stop_patterns.situations(), group=st.integers(1, 4))
+@given(situation=ANY, group=st.integers(1, 4))
 def test_the_text_of_a_stopped_stream_equals_the_full_decode(
     situation: Situation, group: int
 ) -> None:
