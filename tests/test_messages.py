@@ -285,6 +285,10 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
         ([kind(TOKENIZER).take_spans for kind in DECODERS[:2]], "spans=True"),
         *((partial(Sequence(TOKENIZER).truncate, length), "num_tokens") for length in (-1, 1)),
         (partial(TokenQueue, 0), "maxsize must be"),
+        (
+            partial(StopConditions.from_json, {"stops": ["a"], "limits": None, "max_tokens": 3}),
+            "unknown stop conditions: limits, stops; expected stop, ",
+        ),
         # Conditions about tokens, for a decoder of text.
         *(
             (partial(TextStopDecoder, StopConditions(**{name: value})), name)

@@ -1,10 +1,11 @@
-"""The option ``sections``: what the oracle (``tests/stop_model.py``) does not draw."""
+"""Sections: what the oracle (``tests/stop_model.py``) does not draw."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
+    load_tokenizer,
 )
+from streamdec.tokenizers import LoadedTokenizer
+from tests.support.files import shared
 from tests.support.wrappers import Bare
 
 TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
@@ -140,3 +144,69 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
 def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         StopSequenceDecoder(TOKENIZER, sections=sections)
+
+
+# --- sections in which stops are ignored (law 12) -------------------------------------------------
+
+THINK = ("<think>", "</think>")
+
+
+@pytest.mark.parametrize(
+    ("marker", "spelling"),
+    [
+        *((b"<think>", each) for each in (b" <think>", b"<think>\n", b"<<think>", b".<think>")),
+        (b"<think", b"<thinks"),
+        (b"think>", b"rethink>"),
+    ],
+)
+def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(
+    marker: bytes, spelling: bytes
+) -> None:
+    tokens = [marker, b"a", b"x", b"\n", b" ", b".", b"<", spelling]
+    conditions = StopConditions("x", ignore_stops_between=(marker.decode(), "</think>"))
+    decoder = StopSequenceDecoder(MockTokenizer.from_tokens(tokens), conditions, [7])
+    assert decoder.feed([1, 2]).text == "ax"
+
+
+# --- real tokenizers
+
+# Those that keep "<think>" and letters as they are.
+NAMES = (
+    *("chatglm3", "claude-2", "deepseek-coder", "deepseek-v3", "gpt2"),
+    *("llama-2-normalized-specials", "mistral-7b-v0.1", "phi-2", "phi-3-vision"),
+    *("qwen3", "whisper-tiny", "yi"),
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[path for name in NAMES for path in shared(f"{name}/tokenizer.json")],
+    ids=lambda path: path.parent.name,
+)
+def real(request: pytest.FixtureRequest) -> LoadedTokenizer:
+    path: Path = request.param
+    return load_tokenizer(path, fast="off")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "expected"),
+    [
+        ("Hi", "No. STOP it", "No. "),
+        ("Hi <think>\n", "a STOP b</think> c STOP d", "a STOP b</think> c "),
+        ("Hi <think>a</think>", "b STOP c", "b "),
+        ("Hi", "<think>STOP</think>b<think>STOP</think> c STOP d", None),
+        ("Hi", "<think>a STOP b", "<think>a STOP b"),
+    ],
+)
+def test_prompts_and_answers_of_real_tokenizers(
+    real: LoadedTokenizer, prompt: str, answer: str, expected: str | None
+) -> None:
+    prompt_ids = real.encode(prompt, add_special_tokens=False).ids
+    ids = real.encode(answer, add_special_tokens=False).ids
+    conditions = StopConditions("STOP", ignore_stops_between=THINK)
+    decoder = StopSequenceDecoder(real, conditions, prompt_ids)
+    chunks = [decoder.step(token_id) for token_id in ids if not decoder.finished]
+    text = "".join(chunk.text for chunk in (*chunks, decoder.flush()))
+    if expected is None:
+        expected = answer[: answer.rindex("STOP")]
+    assert text.strip() == expected.strip()

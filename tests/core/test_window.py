@@ -5,7 +5,9 @@ The laws are in ``tests/laws.py``. These tokenizers are unlike those of any libr
 
 from __future__ import annotations
 
+import io
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -275,3 +277,47 @@ def test_what_decode_raises_comes_out_of_steps_and_not_of_members() -> None:
     assert fresh.unknown_tokens == 0
     error.clear()
     assert stream.step(0) + stream.flush() == "abc"
+
+
+# --- what is logged -------------------------------------------------------------------------------
+
+
+class Slotted:
+    """Takes no weak references; has three tokens."""
+
+    __slots__ = ()
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join("abc"[token_id] for token_id in token_ids)
+
+    def piece(self, token_id: int) -> str | None:
+        return "abc"[token_id] if token_id < 3 else None
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The messages in the log, without the records, which would keep the tokenizer alive."""
+    log, logger = io.StringIO(), logging.getLogger("streamdec")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(log)])
+    return lambda: log.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("kind", "lines"), [(Slotted, 2), (MockTokenizer, 1)])
+def test_every_tokenizer_that_lacks_an_id_is_named_once(
+    kind: type, lines: int, said: Callable[[], list[str]]
+) -> None:
+    """Each may have the ``id`` of the one before. A tokenizer without rules is named, too."""
+    for number in range(1, 20):
+        tokenizer = kind()
+        for _ in range(1 if kind is Slotted else 3):
+            stream = DecodeStream(tokenizer)
+            stream.step_batch([70_000, 1, 70_001])
+            assert stream.unknown_tokens == 2
+        found = said()
+        assert len(found) == number * lines
+        assert found[-1].endswith(
+            "has no id 70000; unknown ids are counted in unknown_tokens, and not logged again"
+        )
+        assert lines == 1 or "has no known rules: its streams decode a window" in found[-2]
+        del stream, tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 import prometheus_client
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    InMemoryMetricReader,
+    Sum,
+)
 
 from streamdec import hooks
+from streamdec.errors import MissingExtraError
 from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics import recorder as recorder_module
@@ -121,3 +129,39 @@ def test_metrics_contain_no_text(ran: Run) -> None:
         "tokenizer",
         "tokenizer_type",
     }
+
+
+# --- what OpenTelemetry exports, read in memory ---------------------------------------------------
+
+
+@pytest.mark.parametrize("each", INSTRUMENTS, ids=lambda each: each.name)
+def test_an_instrument_is_exported_as_the_table_says(each: Instrument, ran: Run) -> None:
+    metric = ran.opentelemetry[each.name]
+    assert (metric.unit, metric.description) == (each.unit, each.description)
+    kinds = {"histogram": Histogram, "gauge": Gauge}
+    assert type(metric.data) is kinds.get(each.kind, Sum)
+    if isinstance(metric.data, Sum):
+        assert metric.data.is_monotonic == (each.kind == "counter")
+        assert metric.data.aggregation_temporality is AggregationTemporality.CUMULATIVE
+    points = metric.data.data_points
+    assert points
+    for point in points:
+        assert point.attributes is not None
+        assert [*point.attributes] == [
+            {"error_type": "error.type"}.get(label, label) for label in each.labels
+        ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "library", "extra"),
+    [
+        (OpenTelemetryMetrics, "opentelemetry.metrics", "otel"),
+        (PrometheusMetrics, "prometheus_client", "prometheus"),
+    ],
+)
+def test_without_the_library_the_error_says_what_to_install(
+    kind: type[Recorder], library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'streamdec\[{extra}\]'"):
+        kind()

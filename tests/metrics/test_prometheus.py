@@ -12,7 +12,6 @@ from pathlib import Path
 import prometheus_client
 import pytest
 
-from streamdec.errors import MissingExtraError
 from streamdec.metrics import INSTRUMENTS, Instrument, PrometheusMetrics
 from tests.metrics.activity import TOKENIZER, samples_of
 from tests.metrics.conftest import Run
@@ -106,14 +105,6 @@ def test_no_metric_is_registered_if_one_name_is_taken() -> None:
         PrometheusMetrics(registry)
     registry.unregister(taken)
     PrometheusMetrics(registry)
-
-
-def test_without_the_library_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'streamdec\[prometheus\]'"):
-        PrometheusMetrics()
 
 
 # --- several processes ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from streamdec.bulk import decode_rollouts
 from streamdec.core.conditions import StopOptions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
 from tests.streams.engines import Engine, PlainEngine, drained
+from tests.support.pages import Page, printed_by
 
 TOKENS = [b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP", b" ."]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, [0])
@@ -125,3 +127,38 @@ async def test_a_future_is_not_a_source(is_async: bool) -> None:
     open_: Any = stream if is_async else iter_chunks
     with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
         open_(future, TOKENIZER)
+
+
+# --- the page on engines: what its examples do not show -------------------------------------------
+
+PAGE = "docs/how-to/your-engine.md"
+
+
+def test_the_table_of_options_has_them_all() -> None:
+    cells = " ".join(Page(PAGE, "Options of a stream").rows("option"))
+    options = {*inspect.signature(stream).parameters, *DecoderOptions.__annotations__}
+    options -= {"source", "tokenizer", "options"}
+    assert {*re.findall(r"`(\w+)`", cells)} == options
+    own = [name for name in inspect.signature(wrap).parameters if name not in ("source", "decoder")]
+    assert {*re.findall(r"`(\w+)`", cells[cells.index("`ids`") :])} == {*own}
+
+
+def test_the_engines_thread_of_the_page_ends_if_its_reader_is_cancelled() -> None:
+    """Its requests are aborted, so they are unknown in the next round, and it drops them."""
+    code = Page(PAGE, "A batch").examples[-1][0]
+    for old, new in (
+        ('StopConditions(stop=".")', "StopConditions()"),
+        ("asyncio.run(main())", CANCELLED),
+        ("print(set(sent), len(pool))", "print(len(pool))"),
+    ):
+        assert old in code
+        code = code.replace(old, new)
+    assert printed_by(code) == ["0"]
+
+
+CANCELLED = """
+try:
+    asyncio.run(asyncio.wait_for(main(), 1))
+except TimeoutError:
+    pass
+"""

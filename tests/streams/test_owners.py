@@ -20,7 +20,6 @@ from streamdec import (
     iter_chunks,
     wrap,
 )
-from streamdec.streams.reading import Stepper
 from streamdec.trace import Tracer
 from tests.streams.engines import Engine, Script, async_generator
 
@@ -137,17 +136,6 @@ def test_a_failed_constructor_leaves_the_decoder_free() -> None:
         wrap(Engine([A]), machine, on_stop=0)  # type: ignore[arg-type]
     assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
     del kept, kept_too
-
-
-def test_only_the_owner_of_a_decoder_can_disown_it() -> None:
-    machine = decoder()
-    first, second = Stepper(machine), Stepper(machine)
-    second.own()
-    first.disown()
-    with pytest.raises(RuntimeError, match=IS_OWNED):
-        first.own()
-    second.disown()
-    first.own()
 
 
 @pytest.mark.anyio

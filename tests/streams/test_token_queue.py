@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -298,26 +298,26 @@ def test_a_queue_is_closed_if_its_stream_cannot_be_made(
     assert feed.closed
 
 
+async def waiting(feeds: Sequence[TokenQueue]) -> list[Generator[Any, Any, Any]]:
+    """A reader of each, which waits in the event loop that runs."""
+    readers = [feed.__anext__().__await__() for feed in feeds]
+    for reader in readers:
+        next(reader)
+    return readers
+
+
 def test_producers_get_an_error_if_the_readers_event_loop_is_closed(anyio_backend: str) -> None:
     """A loop that was broken off, with its readers still in it."""
     feeds = [TokenQueue(), TokenQueue()]
-
-    async def main() -> list[Generator[Any, Any, Any]]:
-        readers = [feed.__anext__().__await__() for feed in feeds]
-        for reader in readers:
-            next(reader)
-        return readers
-
-    readers = anyio.run(main, backend=anyio_backend)
+    readers = anyio.run(waiting, feeds, backend=anyio_backend)
     with ThreadPoolExecutor() as executor:
         errors = [executor.submit(feed.put, 1).exception() for feed in feeds]
         assert [str(error) for error in errors] == [
             "the event loop of the queue's reader is closed"
         ] * 2
-        assert all(isinstance(error, FinishedError) for error in errors)
-        assert all(feed.closed for feed in feeds)
         again = executor.submit(feeds[0].put, 1).exception()
-    assert isinstance(again, FinishedError)
+    assert all(isinstance(error, FinishedError) for error in (*errors, again))
+    assert all(feed.closed for feed in feeds)
     for reader in readers:
         reader.close()
 
@@ -325,15 +325,8 @@ def test_producers_get_an_error_if_the_readers_event_loop_is_closed(anyio_backen
 def test_a_loop_that_ends_before_it_answers() -> None:
     """The first put calls it, the second relies on that. (Of trio each call is answered.)"""
     feeds = [TokenQueue(), TokenQueue()]
-
-    async def wait() -> list[Generator[Any, Any, Any]]:
-        readers = [feed.__anext__().__await__() for feed in feeds]
-        for reader in readers:
-            next(reader)
-        return readers
-
     loop = asyncio.new_event_loop()
-    readers = loop.run_until_complete(wait())
+    readers = loop.run_until_complete(waiting(feeds))
     with ThreadPoolExecutor() as executor:
         assert executor.submit(feeds[0].put, 1).exception() is None
         loop.close()
