@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models
+from tokenizers import Tokenizer, decoders, models
 from tokenizers.decoders import DecodeStream
 
 from streamdec import SnapshotError
@@ -205,18 +205,6 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
 
 
 # --- tokenizers -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("skip", [True, False])
-def test_tokens_that_are_added_between_streams_are_known(tokenizer: Tokenizer, skip: bool) -> None:
-    """Ids that were unknown, of which one is special."""
-    ids = [len(tokenizer.get_vocab()) + n for n in range(2)]
-    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == ["", ""]
-    tokenizer.add_tokens([AddedToken("<new>", normalized=False)])
-    tokenizer.add_special_tokens([AddedToken("<special>", normalized=False)])
-    expected = texts(DecodeStream(None, skip), tokenizer, ids)
-    assert expected == ["<new>", "" if skip else "<special>"]
-    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == expected
 
 
 def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(

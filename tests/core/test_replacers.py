@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
 from streamdec.protocols import LiteralReplace
@@ -17,8 +14,7 @@ Tails = tuple[str, ...]
 
 CLEAN_UP = Replacers(CLEAN_UP_TOKENIZATION_SPACES)
 LETTERS = " .'ntmsver"
-"""Those of the clean-up; ``? ! ,`` behave as the full stop does, and are drawn below."""
-ALL_LETTERS = LETTERS + "?!,x"
+"""Those of the clean-up; ``? ! ,`` behave as the full stop does."""
 
 OVERLAPPING = [
     [("aa", "X")],
@@ -64,18 +60,6 @@ def test_patterns_that_overlap_are_replaced_leftmost_first(rules: list[tuple[str
     letters = "".join(sorted({letter for pattern, _ in rules for letter in pattern} | {"x"}))
     for text, out, tails in every_way(replacers, letters, 8):
         assert out + replacers.flush(tails, "") == whole(replacers, text), text
-
-
-@given(data=st.data(), text=st.text(ALL_LETTERS, max_size=60))
-def test_the_result_does_not_depend_on_cuts(data: st.DataObject, text: str) -> None:
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
-    out, tails = "", CLEAN_UP.start
-    bounds = [0, *cuts, len(text)]
-    for start, end in itertools.pairwise(bounds[:-1]):
-        more, tails = CLEAN_UP.step(tails, text[start:end])
-        out += more
-    out += CLEAN_UP.flush(tails, text[bounds[-2] :])
-    assert out == whole(CLEAN_UP, text)
 
 
 def test_each_rule_withholds_the_longest_end_of_its_text_that_begins_its_pattern() -> None:
