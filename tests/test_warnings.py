@@ -33,15 +33,6 @@ def ended() -> Iterator[int]:
     return source
 
 
-def read_cumulative() -> None:
-    for _ in iter_chunks(GROWING, MOCK):
-        pass
-
-
-def list_cumulative() -> None:
-    list(iter_chunks(GROWING, MOCK))
-
-
 def stream_cumulative() -> None:
     async def engine() -> AsyncIterator[list[int]]:
         for output in GROWING:
@@ -54,29 +45,19 @@ def stream_cumulative() -> None:
     anyio.run(read)
 
 
-def load_with_a_wrong_variable() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, "sometimes")
-        load_tokenizer(TOKENIZER)
-
-
-def make_with_a_wrong_variable() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, "sometimes")
-        HybridTokenizer(TOKENIZER)
-
-
 @pytest.mark.parametrize(
     "call",
     [
-        read_cumulative,
-        list_cumulative,
+        lambda: list(iter_chunks(GROWING, MOCK)),
         stream_cumulative,
-        load_with_a_wrong_variable,
-        make_with_a_wrong_variable,
+        lambda: load_tokenizer(TOKENIZER),
+        lambda: HybridTokenizer(TOKENIZER),
     ],
 )
-def test_a_warning_points_to_the_caller(call: Callable[[], None]) -> None:
+def test_a_warning_points_to_the_caller(
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sometimes")  # which both ways to load warn of
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()

@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -183,18 +184,14 @@ def test_an_object_is_wrapped_once() -> None:
 
 def test_threads_wrap_an_object_once() -> None:
     library = ZOO["byte_level_trained"]()
-    barrier, found = threading.Barrier(8), []
+    barrier = threading.Barrier(8)
 
-    def run() -> None:
+    def wrapped(_: int) -> Any:
         barrier.wait()
-        found.append(DecodeStream(library).tokenizer)
+        return DecodeStream(library).tokenizer
 
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({*map(id, found)}) == 1
+    with ThreadPoolExecutor(8) as pool:
+        assert len({*map(id, [*pool.map(wrapped, range(8))])}) == 1
 
 
 def test_a_wrapped_object_is_freed_and_can_be_copied() -> None:

@@ -28,20 +28,6 @@ from streamdec import (
 from streamdec.errors import EncodeError
 from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
 
-__all__ = [
-    "OWL",
-    "TOKENIZER",
-    "Counted",
-    "Letters",
-    "Samples",
-    "act",
-    "counted",
-    "hooked",
-    "parsed",
-    "read",
-    "samples_of",
-]
-
 TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
 OWL = "Hi 🦉"

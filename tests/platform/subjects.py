@@ -9,8 +9,6 @@ import streamdec
 from streamdec import DecoderPool, DecodeStream, Sequence, StopConditions, StopSequenceDecoder
 from streamdec.tokenizers import LoadedTokenizer
 
-__all__ = ["CONDITIONS", "PATH", "TEXT", "begun", "ended", "expected", "token_ids", "tokenizer"]
-
 PATH = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 TEXT = "naïve 你好 👩\u200d👩 — żółć.\nUser: never seen"
 """Its characters are cut by the demo's tokenizer, and it has a stop."""

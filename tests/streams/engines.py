@@ -19,18 +19,6 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import Chunk, iter_chunks
 
-__all__ = [
-    "Awaited",
-    "BoomError",
-    "Engine",
-    "PlainEngine",
-    "async_generator",
-    "drained",
-    "grouped",
-    "plain_generator",
-    "plain_stream",
-]
-
 
 class BoomError(Exception):
     """The exception of a broken engine."""

@@ -44,12 +44,6 @@ pytestmark = pytest.mark.anyio
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
 
-KINDS: dict[str, Any] = {
-    "stream": (stream, wrap, Engine, async_generator),
-    "stream over a plain source": (stream, wrap, PlainEngine, plain_generator),
-    "iter_chunks": (plain_stream, plain_stream, PlainEngine, plain_generator),
-}
-
 
 class Kind(NamedTuple):
     """How a stream is made, and over what."""
@@ -60,9 +54,16 @@ class Kind(NamedTuple):
     generator: Any
 
 
-@pytest.fixture(params=[*KINDS])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return Kind(*KINDS[request.param])
+KINDS = {
+    "stream": Kind(stream, wrap, Engine, async_generator),
+    "stream over a plain source": Kind(stream, wrap, PlainEngine, plain_generator),
+    "iter_chunks": Kind(plain_stream, plain_stream, PlainEngine, plain_generator),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 # --- every way to end -----------------------------------------------------------------------------

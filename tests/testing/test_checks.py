@@ -206,33 +206,19 @@ def test_a_law_tested_only_on_empty_streams_is_skipped() -> None:
 
 
 def test_a_seed_decides_everything() -> None:
-    def details(seed: int) -> list[str]:
+    def requests(seed: int) -> list[Request]:
+        def make(tokenizer: Tokenizer, request: Request) -> adapters.Late:
+            seen.append(request)
+            return adapters.Late(tokenizer, request)
+
+        seen: list[Request] = []
         options: dict[str, Any] = {"only": ["prompt"], "max_examples": 20, "seed": seed}
-        report = check_detokenizer(seen.append_to, tokenizers=BYTE_LEVEL, **options)
-        return [result.detail for result in report]
+        check_detokenizer(make, tokenizers=BYTE_LEVEL, **options)
+        return seen
 
-    seen = _Recorder()
-    assert details(1) == details(1)
-    first, again = seen.halves()
-    assert first == again
-    seen.requests.clear()
-    details(2)
-    assert seen.requests != first
-
-
-class _Recorder:
-    """Makes honest detokenizers, and remembers for what."""
-
-    def __init__(self) -> None:
-        self.requests: list[Request] = []
-
-    def append_to(self, tokenizer: Tokenizer, request: Request) -> adapters.Late:
-        self.requests.append(request)
-        return adapters.Late(tokenizer, request)
-
-    def halves(self) -> tuple[list[Request], list[Request]]:
-        middle = len(self.requests) // 2
-        return self.requests[:middle], self.requests[middle:]
+    first = requests(1)
+    assert requests(1) == first
+    assert requests(2) != first
 
 
 # --- the arguments --------------------------------------------------------------------------------

@@ -76,11 +76,3 @@ def test_without_hypothesis_the_error_has_the_install_line() -> None:
     last = run.stderr.strip().splitlines()[-1]
     said = "streamdec.testing needs the library hypothesis: pip install 'streamdec[testing]'"
     assert last == f"streamdec.errors.MissingExtraError: {said}"
-
-
-def test_streamdec_does_not_import_the_kit() -> None:
-    names = {"hypothesis", "pytest", "streamdec.testing"}
-    code = f"import sys, streamdec; print({names} & {{*sys.modules}})"
-    command = [sys.executable, "-c", code]
-    run = subprocess.run(command, capture_output=True, check=True, encoding="utf-8")
-    assert run.stdout == "set()\n"

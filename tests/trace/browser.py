@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Browser", "browser", "why_no_browser"]
-
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DRIVERS = ("chromedriver", "chromium.chromedriver")
 

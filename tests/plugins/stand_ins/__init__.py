@@ -21,19 +21,6 @@ import pytest
 
 from tests.support.zoo import ZOO
 
-__all__ = [
-    "LIBRARY",
-    "MODULES",
-    "REASONING",
-    "differences",
-    "encoded",
-    "in_place",
-    "plugged_sglang",
-    "sglang_batch",
-    "sglang_manager",
-    "shapes",
-]
-
 LIBRARY = ZOO["byte_level_trained"]()
 HERE = Path(__file__).resolve().parent
 REASONING = [
