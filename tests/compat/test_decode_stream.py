@@ -52,9 +52,6 @@ def tokenizer() -> Tokenizer:
     return ZOO["byte_level_trained"]()
 
 
-# --- the same text --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 )
@@ -110,9 +107,6 @@ def test_a_prompt_that_ends_inside_a_character_is_not_output(
     place = next(n for n in range(1, len(ids)) if tokenizer.decode(ids[:n]).endswith("\ufffd"))
     rest = tokenizer.decode(ids)[len(tokenizer.decode(ids[:place]).rstrip("\ufffd")) :]
     assert "".join(texts(TokenizersDecodeStream(ids[:place], skip), tokenizer, ids[place:])) == rest
-
-
-# --- the same interface ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", BOTH)
@@ -204,9 +198,6 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
             assert stream._stream.num_tokens == 1, "of several ids none is taken"
 
 
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
 def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
     tokenizer: Tokenizer,
 ) -> None:
@@ -217,9 +208,6 @@ def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
         stream.step(ZOO["wordpiece"](), ids[1])
     twin = Tokenizer.from_str(tokenizer.to_str())
     assert "".join(texts(stream, twin, ids[1:])) == "😀"
-
-
-# --- copies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])

@@ -71,9 +71,6 @@ def test_existing_streams_continue_after_the_patch_is_undone(tokenizer: Tokenize
     assert [stream.step(tokenizer, token_id) for token_id in ids[1:]][-1] == "😀"
 
 
-# --- fastokens, which replaces the class too ------------------------------------------------------
-
-
 def test_ours_over_that_of_fastokens(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hands its own kind of tokenizer to the stream."""
     monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)

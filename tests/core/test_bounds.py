@@ -13,8 +13,8 @@ from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceD
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
-from streamdec.core.shared_tables import table_for
 from streamdec.protocols import BPESuffix
+from tests.core.test_table import table_of
 
 TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
 A, LEAD, MIDDLE, LAST, SKIPPED, OTHER_SKIPPED, EMPTY, STOP, MARKER, AB = range(len(TOKENS))
@@ -30,9 +30,6 @@ MOST = 100
 def tokenizer_of(rule: Any = "byte_level") -> MockTokenizer:
     tokens = TOKENS if rule == "byte_level" else [*TOKENS[:-3], b"\n", b"<", b"b"]
     return MockTokenizer.from_tokens(tokens, SPECIAL, rule)
-
-
-# --- open runs
 
 
 def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
@@ -52,9 +49,6 @@ def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
 
     peak(100)  # the table learns the ids
     assert peak(500) < 3 * peak(250)
-
-
-# --- ids that come again and again
 
 
 class Growing(NamedTuple):
@@ -193,15 +187,6 @@ def test_a_snapshot_of_prose_is_at_most_300_bytes(place: int) -> None:
         assert len(json.dumps(decoder.snapshot())) <= 300
         decoder.flush()
         assert len(json.dumps(decoder.snapshot())) <= 300
-
-
-# --- named ids
-
-
-def table_of(tokenizer: MockTokenizer) -> ByteTable:
-    found = table_for(tokenizer)
-    assert isinstance(found, ByteTable)
-    return found
 
 
 def named_in(table: ByteTable, token_ids: range) -> list[int]:

@@ -93,9 +93,6 @@ def test_our_cases_have_all_of_the_collection() -> None:
             assert found.expected_stop_reason == reason
 
 
-# --- the cases that are shipped -------------------------------------------------------------------
-
-
 def test_each_case_has_its_source_and_the_result_of_python(case: BugCase) -> None:
     """An oracle that knows no stream: the bytes that are shown, decoded at once, and cut."""
     source = case.source.removeprefix("derived from ")

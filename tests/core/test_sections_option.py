@@ -146,8 +146,6 @@ def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) 
         StopSequenceDecoder(TOKENIZER, sections=sections)
 
 
-# --- sections in which stops are ignored (law 12) -------------------------------------------------
-
 THINK = ("<think>", "</think>")
 
 
@@ -167,8 +165,6 @@ def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(
     decoder = StopSequenceDecoder(MockTokenizer.from_tokens(tokens), conditions, [7])
     assert decoder.feed([1, 2]).text == "ax"
 
-
-# --- real tokenizers
 
 # Those that keep "<think>" and letters as they are.
 NAMES = (

@@ -41,9 +41,6 @@ def test_specials_are_shown_by_default(tokenizer: MockTokenizer) -> None:
     assert Sequence(tokenizer, [A, SPECIAL], skip_special_tokens=True).text == "a"
 
 
-# --- cutting back ---------------------------------------------------------------------------------
-
-
 def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTokenizer) -> None:
     """Beyond FIRST_LOOK_BACK tokens, which the ids that the law draws never are."""
     ids = [A, LEAD] + [SPECIAL] * 300 + [REST, A]
@@ -102,9 +99,6 @@ def test_truncate_takes_a_release_back() -> None:
     assert (sequence.text, sequence.held) == ("a\ufffd", b"")
     sequence.truncate(1)
     assert (sequence.text, sequence.feed([1, 2])) == ("a", "你")
-
-
-# --- snapshots ------------------------------------------------------------------------------------
 
 
 def test_a_sequence_that_was_released_twice_has_a_snapshot_that_restores() -> None:

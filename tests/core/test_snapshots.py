@@ -139,8 +139,6 @@ def refused(snapshot: Any, tokenizer: Any = RAW, kind: Any = DecodeStream) -> st
     return str(raised.value)
 
 
-# --- damage ---------------------------------------------------------------------------------------
-
 DAMAGED = {name: KINDS[name].stream() for name in ("spans", "exact run", "window", "jailed")}
 
 
@@ -162,9 +160,6 @@ def test_each_changed_byte_of_a_snapshot_is_noticed(stream: Any) -> None:
     assert tried > len(text)
 
 
-# --- another one ----------------------------------------------------------------------------------
-
-
 def test_another_tokenizer_class_or_format_is_named() -> None:
     snapshot = DecodeStream(RAW).snapshot()
     another = MockTokenizer.from_tokens(BYTES, special_ids=[4])
@@ -180,9 +175,6 @@ def test_another_tokenizer_class_or_format_is_named() -> None:
     assert "format None" in refused({})
     assert "a dict, not list" in refused([snapshot])
     assert refused(snapshot | {"machine": None})
-
-
-# --- fingerprints ---------------------------------------------------------------------------------
 
 
 def fake(letter: str = "a", word: str = "") -> Decoding:

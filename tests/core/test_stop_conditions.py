@@ -49,9 +49,6 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     return draw(st.fixed_dictionaries({}, optional=optional))
 
 
-# --- what is rejected, and the messages
-
-
 Rows = list[tuple[Any, type[Exception], str]]
 """Values of a condition, the class of the error, and what its message says."""
 STRINGS: Rows = [
@@ -153,9 +150,6 @@ def test_conditions_that_do_not_fit_together_are_rejected(
         StopConditions(**given)
 
 
-# --- what is accepted, and what is the same
-
-
 @pytest.mark.parametrize("many", [list, tuple, set, frozenset, iter])
 def test_strings_come_in_any_collection(many: Callable[[Any], Any]) -> None:
     assert StopConditions(stop=many(["b", "a", "b"])).stop == ("a", "b")
@@ -195,9 +189,6 @@ def test_neither_order_nor_repetition_matters(given: dict[str, Any], chance: ran
     assert other.to_json() == made.to_json()
 
 
-# --- immutable
-
-
 def test_conditions_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         StopConditions("a").stop = ("b",)  # type: ignore[misc]
@@ -210,9 +201,6 @@ def test_dataclasses_replace_checks_the_new_conditions() -> None:
     )
     with pytest.raises(ValueError, match=r"min_tokens \(4\) must not exceed max_tokens \(3\)"):
         dataclasses.replace(made, min_tokens=4)
-
-
-# --- how they travel
 
 
 @given(arguments(), st.integers(0, pickle.HIGHEST_PROTOCOL))

@@ -19,8 +19,6 @@ class Window(MockTokenizer):
     rules = None  # type: ignore[assignment]
 
 
-# --- the place of a match -------------------------------------------------------------------------
-
 CLEAN: Mapping[str, Any] = {"clean_up_tokenization_spaces": True}
 EXACT: Mapping[str, Any] = {"byte_fallback": "exact"}
 SPACED = MockTokenizer.from_tokens([b"a", b"<0xE4>", b"x"], (), ByteFallback(Metaspace()))
@@ -117,9 +115,6 @@ def test_a_match_has_its_place(case: Case) -> None:
     assert chunks[-1] == case.last
     assert decoder.match is not None
     assert (decoder.match.start, decoder.match.tokens_before) == case.place
-
-
-# --- single cases ---------------------------------------------------------------------------------
 
 
 def changing(token_ids: Sequence[int]) -> str:

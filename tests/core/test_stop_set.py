@@ -30,9 +30,6 @@ def set_of(tokenizer: MockTokenizer, conditions: StopConditions) -> StopSet:
     return stop_set_for(tokenizer, table_for(tokenizer), conditions)
 
 
-# --- sharing --------------------------------------------------------------------------------------
-
-
 def test_equal_conditions_share_one_stop_set(tokenizer: MockTokenizer) -> None:
     one = StopConditions(["a", "b"], stop_token_ids=[3], max_tokens=9)
     stops = set_of(tokenizer, one)
@@ -88,9 +85,6 @@ def test_a_set_that_grows_evicts_others_without_a_new_request(
     assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 15_000
     assert set_of(tokenizer, usual) is kept, "it was used last"
     assert set_of(tokenizer, other) is not first, "there was no room for both"
-
-
-# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])

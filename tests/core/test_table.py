@@ -46,9 +46,6 @@ def table_of(tokenizer: MockTokenizer, options: Options = DEFAULT_OPTIONS) -> By
     return found
 
 
-# --- bounds ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("most", [1, 10])
 def test_stored_transitions_are_bounded_for_any_ids_and_the_text_stays_right(most: int) -> None:
     tokens = [f"{n} ".encode() + b"\xc3" for n in range(100)] + [b"\xa9", b"x"]
@@ -98,18 +95,12 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-# --- transitions ----------------------------------------------------------------------------------
-
-
 def test_only_some_unknown_ids_are_stored() -> None:
     tokenizer = tokenizer_of()
     table = table_of(tokenizer)
     for token_id in range(1_000, 1_000 + 2 * MAX_UNKNOWN):
         assert table.idle_row[token_id][1] & UNKNOWN
     assert table.num_stored <= MAX_UNKNOWN + 8
-
-
-# --- which table ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["decode", "piece", "is_skipped", "sample_ids"])
@@ -148,9 +139,6 @@ def test_a_special_token_that_decode_treats_otherwise_is_noticed() -> None:
 
     with pytest.warns(StreamdecWarning, match="at id 1;"):
         assert route_of(Skipping.from_tokens([b"a", b"b"])) == "window"
-
-
-# --- lifetime and threads -------------------------------------------------------------------------
 
 
 class Slotted:

@@ -64,8 +64,6 @@ def test_the_same_seed_draws_the_same_mutants(tmp_path: Path) -> None:
     assert len(drawn(tmp_path, ["a.py"], 100, seed=1)) == 16
 
 
-# --- judged by pytest -----------------------------------------------------------------------------
-
 SOURCE = (
     "def is_small(number):\n    return number < 10\n\n\ndef is_odd(number):\n    return False\n"
 )

@@ -32,9 +32,6 @@ SECONDS = 120.0
 """Within which what is broken must be found; a second is usual."""
 
 
-# --- the corpus -----------------------------------------------------------------------------------
-
-
 COSTS = {"pattern_cost"}
 """Targets with slow seeds, which each run of these targets tries first."""
 
@@ -72,9 +69,6 @@ def test_every_small_tokenizer_is_in_one_family() -> None:
     named = [name for names in FAMILIES.values() for name in names]
     assert len(named) == len({*named})
     assert {*ZOO, *MOCKS} <= {*named}
-
-
-# --- what is broken -------------------------------------------------------------------------------
 
 
 def _shortest(self: StopStrings, text: str) -> str | None:
@@ -123,9 +117,6 @@ def test_a_broken_stream_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch)
 
 def test_every_target_is_shown_to_find_something() -> None:
     assert [wrong.target for wrong in BREAKS] == [*NAMES]
-
-
-# --- the harness ----------------------------------------------------------------------------------
 
 
 def _refuses(data: bytes) -> None:

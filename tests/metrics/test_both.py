@@ -131,9 +131,6 @@ def test_metrics_contain_no_text(ran: Run) -> None:
     }
 
 
-# --- what OpenTelemetry exports, read in memory ---------------------------------------------------
-
-
 @pytest.mark.parametrize("each", INSTRUMENTS, ids=lambda each: each.name)
 def test_an_instrument_is_exported_as_the_table_says(each: Instrument, ran: Run) -> None:
     metric = ran.opentelemetry[each.name]

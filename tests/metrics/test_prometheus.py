@@ -95,9 +95,6 @@ def test_every_instrument_was_given_a_value(ran: Run) -> None:
     assert [each.name for each in INSTRUMENTS if not values[each]] == []
 
 
-# --- registries -----------------------------------------------------------------------------------
-
-
 def test_no_metric_is_registered_if_one_name_is_taken() -> None:
     registry = prometheus_client.CollectorRegistry()
     taken = prometheus_client.Gauge("streamdec_stop_sets", "Another's.", registry=registry)
@@ -106,8 +103,6 @@ def test_no_metric_is_registered_if_one_name_is_taken() -> None:
     registry.unregister(taken)
     PrometheusMetrics(registry)
 
-
-# --- several processes ----------------------------------------------------------------------------
 
 WORKERS = """
 import os, sys

@@ -73,9 +73,6 @@ def test_a_fork_encodes_although_its_parent_did_so_in_several_threads() -> None:
     assert after == before
 
 
-# --- pickled --------------------------------------------------------------------------------------
-
-
 def _go_on(sent: bytes, answers: Any) -> None:
     """In another process, which has only what it receives."""
     under_way, ids = pickle.loads(sent)
@@ -105,8 +102,6 @@ def test_every_protocol_keeps_a_stream_and_its_tokenizer_together(protocol: int)
     assert ended(again, ids) == expected(shared, ids)
     assert stream.tokenizer is sequence.tokenizer is decoder.tokenizer is other
 
-
-# --- locks ----------------------------------------------------------------------------------------
 
 OF_THEIR_OWN = {
     "chat/isolated.py": "is made again in a fork, with the pool that it counts for",

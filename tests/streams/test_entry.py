@@ -50,9 +50,6 @@ async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **o
     return "".join(chunk.text for chunk in found)
 
 
-# --- options --------------------------------------------------------------------------------------
-
-
 def parameters_of(function: Callable[..., Any]) -> set[str]:
     return {
         name
@@ -128,8 +125,6 @@ async def test_a_future_is_not_a_source(is_async: bool) -> None:
     with pytest.raises(TypeError, match=r"source must be an .*iterable of outputs, not <Future"):
         open_(future, TOKENIZER)
 
-
-# --- the page on engines: what its examples do not show -------------------------------------------
 
 PAGE = "docs/how-to/your-engine.md"
 

@@ -33,9 +33,6 @@ async def texts(chunks: TextStream[Any]) -> list[str]:
     return [chunk.text async for chunk in chunks]
 
 
-# --- how ids become chunks ------------------------------------------------------------------------
-
-
 async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
     """So that a step does not block the loop, for any output of the engine."""
     size = 2 * MAX_TOKENS_AT_ONCE + 7
@@ -51,9 +48,6 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
 
 
-# --- the last chunk -------------------------------------------------------------------------------
-
-
 async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step(6)
@@ -67,9 +61,6 @@ async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> 
     with pytest.warns(StreamdecWarning, match="has already ended"):
         again = wrap(Engine([A]), flushed)
     assert await drained(again) == [Chunk("", "length")]
-
-
-# --- other tasks ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -133,9 +124,6 @@ async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() 
                 pass
     assert closed
     assert chunks.decoder.num_tokens == len(computed) < MAX_TOKENS_AT_ONCE
-
-
-# --- one reader -----------------------------------------------------------------------------------
 
 
 async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> None:

@@ -71,8 +71,6 @@ def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None
     assert [token_id for chunk in chunks for token_id in chunk.token_ids] == ids
 
 
-# --- the pool -------------------------------------------------------------------------------------
-
 THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
 """Rounds of ids; the second has text in two sections."""
 

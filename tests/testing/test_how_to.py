@@ -35,9 +35,6 @@ def test_the_table_has_all_laws() -> None:
     assert names == [(law.name, law.promise) for law in LAWS]
 
 
-# --- as tests of pytest ---------------------------------------------------------------------------
-
-
 @pytest.mark.thorough
 def test_the_test_of_the_page_has_a_case_for_each_check(tmp_path: Path) -> None:
     [code] = [code for code in PAGE.of_kind("python no-run") if "import checks" in code]

@@ -130,9 +130,6 @@ def test_lines_leave_out_default_values() -> None:
     assert end["verdict"]["equal"] is True
 
 
-# --- every decoder --------------------------------------------------------------------------------
-
-
 def test_copies_are_the_decoders_own() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
     assert type(tracer.fork()) is type(copy.copy(tracer)) is StopSequenceDecoder
@@ -161,9 +158,6 @@ def test_a_decoder_with_sections_is_traced() -> None:
     assert (trace.tokens[0].jailed, trace.tokens[4].jailed) == ("<t", "\n")
     assert trace.tokens[4].may_become == ("\nUs\n", "\nUser:")
     assert trace.verdict == Verdict(None, reason="the markers of sections are not output")
-
-
-# --- inside a stream ------------------------------------------------------------------------------
 
 
 OUTPUTS: list[Any] = [0, [3, 4], [3, 8], 9, [3, 4, 5, 0]]
@@ -202,9 +196,6 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
             expected = [chunk for chunk, group in enumerate(ids) for _ in group]
             assert [token.chunk for token in trace.tokens] == expected[: len(trace.tokens)]
         assert trace.finish_reason == finish_reason
-
-
-# --- the verdict on runs of bytes -----------------------------------------------------------------
 
 
 RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]

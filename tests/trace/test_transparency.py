@@ -29,8 +29,6 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
     ),
 }
 
-# --- all verbs ------------------------------------------------------------------------------------
-
 ALONE = ["flush", "reset", "fork", "copy", "deepcopy", "pickle", "take_spans"]
 
 
@@ -151,9 +149,6 @@ def test_ids_that_can_be_read_only_once_and_those_that_cannot() -> None:
         assert raised[0] == raised[1]
         assert tracer.trace().error == "OSError: gone"
         assert [token.token_id for token in tracer.trace().tokens] == [1, 2]
-
-
-# --- anybody's tokenizer --------------------------------------------------------------------------
 
 
 class Grumpy:

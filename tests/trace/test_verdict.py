@@ -37,9 +37,6 @@ def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Trac
     return tracer
 
 
-# --- yes ------------------------------------------------------------------------------------------
-
-
 @given(situation=ANY, group=st.integers(1, 4))
 def test_the_text_of_a_stopped_stream_equals_the_full_decode(
     situation: Situation, group: int
@@ -99,8 +96,6 @@ def test_text_that_decode_does_not_clean_up_is_not_compared() -> None:
     told = "clean_up_tokenization_spaces=True, which decode() does not have"
     assert tracer.trace().verdict == Verdict(None, reason=told)
 
-
-# --- no -------------------------------------------------------------------------------------------
 
 Breaking = Callable[[TokenRecord], TokenRecord]
 
