@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pickle
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,6 +18,9 @@ import streamdec
 import streamdec.metrics
 import streamdec.streams
 import streamdec.tokenizers
+from streamdec import errors
+from streamdec.chunks import Chunk
+from tests.support.pages import Page
 
 PACKAGES: list[Any] = [streamdec, streamdec.metrics, streamdec.streams, streamdec.tokenizers]
 
@@ -69,3 +74,29 @@ def test_a_name_that_is_not_exported() -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     assert streamdec.__version__ == version("streamdec")
+
+
+MADE = {
+    errors.TokenIdError: ("m", -1, 4),
+}
+"""The arguments of classes that do not take a message alone."""
+
+
+def test_the_page_has_every_class() -> None:
+    text = Page("docs/reference/errors.md").text
+    own = {
+        name
+        for name, value in vars(errors).items()
+        if getattr(value, "__module__", "") == errors.__name__ and isinstance(value, type)
+    }
+    assert {*errors.__all__} == own
+    assert {*re.findall(r"^\.\. autoclass:: (\w+)$", text, re.MULTILINE)} == own
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_survives_pickling(name: str) -> None:
+    kind = getattr(errors, name)
+    error = kind(*MADE.get(kind, ("m",)))
+    error.chunk, error.num_taken = Chunk("text"), 3
+    other = pickle.loads(pickle.dumps(error))
+    assert (type(other), str(other), vars(other)) == (kind, str(error), vars(error))

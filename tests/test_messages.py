@@ -79,6 +79,10 @@ def opened(**options: Any) -> list[Call]:
     return [partial(function, source, TOKENIZER, **options) for function in (iter_chunks, stream)]
 
 
+def divided(sections: Any) -> Call:
+    return made(StopSequenceDecoder, sections=sections)
+
+
 def read(source: Any, **options: Any) -> Call:
     return lambda: list(iter_chunks(source, TOKENIZER, **options))
 
@@ -147,6 +151,12 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
         (partial(wrap, [1], TOKENIZER), "or a TextStopDecoder, not <MockTokenizer"),
         (partial(wrap, [1], None), "decoder must be a DecodeStream"),
         (partial(TextStopDecoder, "User:"), "StopConditions"),
+        *(
+            (divided(each), "sections must be a mapping of names to markers")
+            for each in ({}, ["a"])
+        ),
+        (divided({"": ("a", "b")}), "a name must be a string and not empty, got ''"),
+        (divided({"r": "ab"}), "expected pairs of an opening and a closing marker"),
         *(
             (partial(TextStopDecoder().step, each), "text must be a string")
             for each in (None, b"b")
@@ -255,6 +265,24 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
             "starts_inside needs ignore_stops_between (or, in a stream, sections)",
         ),
         (opened(stop=""), "an empty stop would match everywhere"),
+        *((divided({"r": markers}), "sections['r'] has no markers") for markers in ([], None)),
+        (divided({"r": ("a", "a")}), "the opening and the closing marker are both 'a'"),
+        (divided({"r": ("a", "b"), "q": ("a", "c")}), "'a' opens two sections"),
+        *(
+            (
+                [
+                    partial(each, [], TextStopDecoder(), **{name: value})
+                    for each in (wrap, iter_chunks)
+                ],
+                "are for token ids, but a TextStopDecoder reads text",
+            )
+            for name, value in {
+                "ids": list,
+                "cumulative": True,
+                "index": 0,
+                "return_token_ids": True,
+            }.items()
+        ),
         (
             partial(DecoderPool(TOKENIZER).adopt, "a", StopSequenceDecoder(MockTokenizer())),
             "another tokenizer object",

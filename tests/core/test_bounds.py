@@ -47,8 +47,8 @@ def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
         finally:
             tracemalloc.stop()
 
-    peak(100)  # the table learns the ids
-    assert peak(500) < 3 * peak(250)
+    peak(50)  # the table learns the ids
+    assert peak(240) < 3 * peak(120)
 
 
 class Growing(NamedTuple):

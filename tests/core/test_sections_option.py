@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -126,24 +125,6 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
         assert section_of(decoder) == ("r" if inside else None)
     else:
         assert section_of(decoder) == ("r" if prompt and starts_inside is None else None)
-
-
-@pytest.mark.parametrize(
-    ("sections", "kind", "message"),
-    [
-        ({}, TypeError, "sections must be a mapping of names to markers"),
-        (["<t>"], TypeError, "sections must be a mapping of names to markers"),
-        ({"": ("a", "b")}, TypeError, "a name must be a string and not empty, got ''"),
-        ({"r": "ab"}, TypeError, "expected pairs of an opening and a closing marker"),
-        ({"r": []}, ValueError, r"sections\['r'\] has no markers"),
-        ({"r": None}, ValueError, r"sections\['r'\] has no markers"),
-        ({"r": ("a", "a")}, ValueError, "the opening and the closing marker are both 'a'"),
-        ({"r": ("a", "b"), "q": ("a", "c")}, ValueError, "'a' opens two sections"),
-    ],
-)
-def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        StopSequenceDecoder(TOKENIZER, sections=sections)
 
 
 THINK = ("<think>", "</think>")

@@ -118,32 +118,24 @@ WRONG: list[tuple[tuple[str, ...], Rows]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "kind", "message"),
-    [(name, *row) for names, rows in WRONG for name in names for row in rows],
-)
-def test_a_bad_condition_is_rejected_by_its_name(
-    name: str, given: Any, kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=f"^{name}{message}"):
-        StopConditions(**{name: given})
+TOGETHER: Rows = [
+    ({"min_tokens": 4, "max_tokens": 3}, ValueError, r"min_tokens \(4\) must not exceed max_tok"),
+    ({"ignore_stops_between": ("a", "b"), "starts_inside": 1}, TypeError, "starts_inside must"),
+    ({"stop_regex": "abc", "max_match_length": 2}, ValueError, "stop_regex .* is 2: use 3"),
+    ({"stop_regex": "a", "max_match_length": "1"}, TypeError, "max_match_length must be"),
+    ({"stop_regex": "a", "max_match_length": 0}, ValueError, "max_match_length must be"),
+]
+"""Conditions that do not fit one another."""
+ALONE = [
+    ({name: value}, kind, name + message)
+    for names, rows in WRONG
+    for name in names
+    for value, kind, message in rows
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "kind", "message"),
-    [
-        (
-            {"min_tokens": 4, "max_tokens": 3},
-            ValueError,
-            r"min_tokens \(4\) must not exceed max_tok",
-        ),
-        ({"ignore_stops_between": ("a", "b"), "starts_inside": 1}, TypeError, "starts_inside must"),
-        ({"stop_regex": "abc", "max_match_length": 2}, ValueError, "stop_regex .* is 2: use 3"),
-        ({"stop_regex": "a", "max_match_length": "1"}, TypeError, "max_match_length must be"),
-        ({"stop_regex": "a", "max_match_length": 0}, ValueError, "max_match_length must be"),
-    ],
-)
-def test_conditions_that_do_not_fit_together_are_rejected(
+@pytest.mark.parametrize(("given", "kind", "message"), [*ALONE, *TOGETHER])
+def test_bad_conditions_are_rejected_by_name(
     given: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}"):

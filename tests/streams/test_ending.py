@@ -61,9 +61,9 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS)
-def kind(request: pytest.FixtureRequest) -> Any:
-    return request.param
+@pytest.fixture(params=[*KINDS])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
 
 
 # --- every way to end -----------------------------------------------------------------------------

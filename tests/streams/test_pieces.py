@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,18 +104,3 @@ async def test_a_piece_that_is_not_text_raises(piece: Any) -> None:
     with pytest.raises(SourceError, match=r"pieces of text .*, not"):
         await put_into(texts, wrap(Engine(["Hi", piece]), decoder()))
     assert texts == ["Hi"]
-
-
-OPTIONS: dict[str, Any] = {
-    "ids": lambda output: output,
-    "cumulative": True,
-    "index": 0,
-    "return_token_ids": True,
-}
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("make", [wrap, iter_chunks])
-def test_options_about_token_ids(make: Callable[..., Any], name: str) -> None:
-    with pytest.raises(ValueError, match="are for token ids, but a TextStopDecoder reads text"):
-        make([], decoder(), **{name: OPTIONS[name]})
