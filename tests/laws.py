@@ -38,7 +38,6 @@ def stream_of(subject: Subject, prompt: Sequence[int] = (), **options: Any) -> D
 
 
 def whole(subject: Subject, token_ids: Sequence[int], **options: Any) -> str:
-    """The library's own text."""
     skip = options.get("skip_special_tokens", True)
     return subject.tokenizer.decode(list(token_ids), skip_special_tokens=skip)
 
@@ -458,7 +457,6 @@ def spans_cover(
 
 
 def traceable(subject: Subject) -> bool:
-    """Whether a tokenizer's streams can record token spans."""
     try:
         stream_of(subject, spans=True)
     except ValueError:

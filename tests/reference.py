@@ -65,7 +65,6 @@ def _next(data: bytes) -> tuple[int, str]:
 
 
 def text_of(data: bytes, *, per_byte: bool = False) -> str:
-    """The text of all of ``data``."""
     return "".join(char for _, char in code_points(data, per_byte=per_byte))
 
 

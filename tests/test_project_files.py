@@ -33,7 +33,6 @@ def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
 
 
 def _exists(name: str) -> bool:
-    """Whether ``a.b.c`` can be had, by imports and attributes."""
     try:
         resolve_name(name)
     except (AttributeError, ImportError):

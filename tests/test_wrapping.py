@@ -74,7 +74,6 @@ def _fed(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 
 def _restored(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    """A decoder of a wrapper that was made by hand for half of the ids, then restored."""
     made = kind(HuggingFaceTokenizer(getattr(tokenizer, "backend_tokenizer", tokenizer)), **ALL)
     half = len(ids) // 2
     first = made.feed(ids[:half])

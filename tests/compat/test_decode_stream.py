@@ -30,7 +30,6 @@ BOTH = [pytest.param(DecodeStream, id="theirs"), pytest.param(TokenizersDecodeSt
 
 
 def texts(stream: Any, tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each step."""
     return [stream.step(tokenizer, token_id) or "" for token_id in ids]
 
 

@@ -190,7 +190,6 @@ def test_a_snapshot_of_prose_is_at_most_300_bytes(place: int) -> None:
 
 
 def named_in(table: ByteTable, token_ids: range) -> list[int]:
-    """Those of ``token_ids`` that the table looks at by themselves."""
     return [token_id for token_id in token_ids if table.idle_row[token_id][1] & NAMED]
 
 

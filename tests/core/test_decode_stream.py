@@ -107,7 +107,6 @@ def test_the_repr_of_a_decoder_has_its_state(tokenizer: MockTokenizer) -> None:
 
 
 def failing(ids: Ids[int]) -> str:
-    """Ids are letters, but it fails at ``!``."""
     if ord("!") in ids:
         raise FrozenError("no text")
     return "".join(map(chr, ids))

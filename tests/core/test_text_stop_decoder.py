@@ -54,7 +54,6 @@ def conditions(draw: st.DrawFn) -> StopConditions:
 
 
 def position(match: Any) -> Any:
-    """What of a match is about text."""
     if match is None:
         return None
     return match.stop, match.visible, match.start, match.end, match.byte_start, match.byte_end

@@ -24,7 +24,6 @@ Decode = Callable[[Sequence[int]], str]
 
 
 def streamed(decode: Decode, token_ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
-    """The text of a stream, with that of its end."""
     stream = DecodeStream(Decoding(decode), prompt)
     return "".join(stream.step_batch(token_ids)) + stream.flush()
 

@@ -18,7 +18,6 @@ from fuzz.random_mutants import ROOT, drawn, first_failure, main
 
 
 def copy_of(mutant: Mutant, folder: Path) -> Path:
-    """The one file of ``mutant``, alone in a tree."""
     path = folder / mutant.path
     path.parent.mkdir(parents=True)
     shutil.copyfile(ROOT / mutant.path, path)

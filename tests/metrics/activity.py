@@ -120,7 +120,6 @@ class Counted:
 
 @contextmanager
 def hooked(*hooks: Hook) -> Iterator[None]:
-    """Register hooks for the block."""
     removes = [add_hook(hook) for hook in hooks]
     try:
         yield
@@ -131,7 +130,6 @@ def hooked(*hooks: Hook) -> Iterator[None]:
 
 @contextmanager
 def counted() -> Iterator[Counted]:
-    """Both adapters count within."""
     own, translated = (prometheus_client.CollectorRegistry() for _ in range(2))
     reader = InMemoryMetricReader()
     exporter = PrometheusMetricReader(
@@ -144,7 +142,6 @@ def counted() -> Iterator[Counted]:
 
 
 def parsed(registry: Any) -> Samples:
-    """All samples that a scrape of ``registry`` has."""
     return samples_of(prometheus_client.generate_latest(registry).decode())
 
 

@@ -66,7 +66,6 @@ COUNTED_BEFORE = {"streamdec_stop_sets_dropped_total": 13}
 
 
 def named(name: str) -> Instrument:
-    """The instrument that a sample is of."""
     for end in ("", "_sum", "_count", "_bucket"):
         for each in INSTRUMENTS:
             if name == each.prometheus_name + end:

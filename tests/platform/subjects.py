@@ -21,7 +21,6 @@ def tokenizer() -> LoadedTokenizer:
 
 
 def token_ids(tokenizer: Any) -> list[int]:
-    """The ids of the text."""
     return list(tokenizer.encode(TEXT).ids)
 
 

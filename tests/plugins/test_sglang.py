@@ -34,7 +34,6 @@ def engine() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def on(engine: SimpleNamespace) -> SimpleNamespace:
-    """SGLang with the plugin."""
     engine.plugin.register()
     engine.hooks.apply_hooks()
     return engine
@@ -220,7 +219,6 @@ def test_sglang_continues_after_an_error(
 
 
 def fail(request: Any, after: int) -> None:
-    """Make ``request`` fail after a number of ids."""
     step, left = request.step, iter(range(after))
 
     def fails(token_id: int) -> str:

@@ -17,7 +17,6 @@ from tests.support.zoo import ZOO
 
 
 def imported() -> SimpleNamespace:
-    """Return what the tests use of vLLM."""
     return SimpleNamespace(
         detokenizers=importlib.import_module("vllm.v1.engine.detokenizer"),
         request=importlib.import_module("vllm.v1.engine").EngineCoreRequest,
@@ -44,7 +43,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def on(engine: SimpleNamespace) -> SimpleNamespace:
-    """Stand-ins for vLLM, with the plugin."""
     engine.plugin.register()
     return engine
 

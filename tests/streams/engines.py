@@ -97,8 +97,6 @@ class Engine(Script):
 
 
 class PlainEngine(Script):
-    """A plain engine."""
-
     def __iter__(self) -> Self:
         return self
 
@@ -143,7 +141,6 @@ def grouped(token_ids: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
 
 
 async def drained(chunks: AsyncIterable[Chunk]) -> list[Chunk]:
-    """All chunks, to the end."""
     return [chunk async for chunk in chunks]
 
 

@@ -60,7 +60,6 @@ class Trail:
 
     @property
     def num_read(self) -> int:
-        """How many ids were read."""
         return len(self.texts) - 1
 
 

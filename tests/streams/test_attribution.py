@@ -26,7 +26,6 @@ A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
 
 
 def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
-    """The text and the ids of each chunk, one id at a time."""
     chunks = [machine.step(token_id) for token_id in ids]
     return [(chunk.text, chunk.token_ids) for chunk in chunks]
 

@@ -38,7 +38,6 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=[stream, iter_chunks])
 def open_(request: pytest.FixtureRequest) -> Any:
-    """One of the functions that take a tokenizer."""
     return request.param
 
 

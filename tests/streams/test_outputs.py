@@ -24,7 +24,7 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec.streams.outputs import OutputReader, checked_ids
+from streamdec.streams.outputs import OutputReader
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.core.test_token_ids import PandasColumn, PolarsColumn
 
@@ -32,7 +32,6 @@ TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 
 
 def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
-    """The ids that are found in each output."""
     reader = OutputReader(**options)
     return [[*map(int, reader.parts(output)[0])] for output in outputs]
 
@@ -438,13 +437,6 @@ def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]
     assert read([{"index": 1, "token_ids": [1]}, [2]], index=0)[-1].finish_reason == "length"
     other = [{"index": 1, "token_ids": [2]}, *outputs]
     assert "".join(chunk.text for chunk in read(other, index=1)) == TOKENIZER.decode([2])
-
-
-@pytest.mark.parametrize("value", ["text", None, {1: 2}, {1}, 1.5])
-def test_the_result_of_ids_is_checked(value: Any) -> None:
-    with pytest.raises(TypeError, match="token ids must be an id, a list, an array or a tensor"):
-        checked_ids(value)
-    assert checked_ids(iter([1, 2])) == [1, 2]
 
 
 # --- cumulative outputs that were not announced ---------------------------------------------------

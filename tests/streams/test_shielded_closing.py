@@ -31,8 +31,6 @@ variable = contextvars.ContextVar("variable", default="unset")
 
 @dataclass
 class Log:
-    """What was done to an engine."""
-
     begun: int = 0
     """How often its cleanup began."""
     done: int = 0
@@ -153,7 +151,6 @@ async def turns(count: int) -> None:
 
 
 async def by_scope(reader: Reader, count: int) -> bool:
-    """Return whether the reader was cancelled."""
     async with anyio.create_task_group() as group:
         scope = anyio.CancelScope()
 

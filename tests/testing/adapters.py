@@ -20,8 +20,6 @@ known = lru_cache(maxsize=4)(HuggingFaceTokenizer)
 
 
 class Plain:
-    """streamdec's DecodeStream, which has no stops."""
-
     def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
         if request.stop:
             raise NotImplementedError("stop strings")
@@ -37,8 +35,6 @@ class Plain:
 
 
 class Stopping:
-    """streamdec's StopSequenceDecoder."""
-
     stop_reason: object = None
 
     def __init__(self, tokenizer: Tokenizer, request: Request) -> None:

@@ -29,8 +29,6 @@ def _found(names: tuple[str, ...]) -> str | None:
 
 
 class Browser:
-    """What a test asks of a page."""
-
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
@@ -42,7 +40,6 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def press(self, *keys: str) -> None:
-        """Send keys to the element with the focus."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
 
@@ -77,7 +74,6 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A new browser, closed at the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

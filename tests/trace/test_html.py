@@ -14,8 +14,6 @@ from tests.trace.pages import HOSTILE, trace_of
 
 
 class Elements(HTMLParser):
-    """What a page consists of."""
-
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: list[str] = []

@@ -52,7 +52,6 @@ GLOBAL_FLAGS = st.sampled_from(["", "(?i)", "(?a)", "(?s)", "(?m)", "(?aim)"])
 
 
 def first_match(asked: re.Pattern[str], text: str) -> str | None:
-    """The longest match that ends with ``text``."""
     starts = range(max(len(text) - MOST, 0), len(text))
     return next((text[start:] for start in starts if asked.fullmatch(text, start)), None)
 

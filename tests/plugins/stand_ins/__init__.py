@@ -114,7 +114,6 @@ def plugged_sglang() -> Iterator[SimpleNamespace]:
 
 
 def sglang_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
-    """Return a manager without sockets."""
     manager = engine.manager.DetokenizerManager.__new__(engine.manager.DetokenizerManager)
     manager.tokenizer, manager.vocab_size = engine.tokenizer, len(engine.tokenizer)
     manager.decode_status = engine.manager.LimitedCapacityDict(capacity=capacity)
@@ -139,7 +138,6 @@ def sglang_batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **f
 
 
 def encoded(text: str) -> list[int]:
-    """Return the ids of ``text``."""
     return list(LIBRARY.encode(text, add_special_tokens=False).ids)
 
 
