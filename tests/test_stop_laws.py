@@ -10,21 +10,20 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer, StopMatch
+from streamdec import MockTokenizer, StopMatch
 from streamdec.protocols import BPESuffix
 from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
 from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
 from tests.support.wrappers import Bare
-from tests.support.zoo import UNCOMPILED, ZOO
+from tests.test_laws import subject_named
 from tests.test_stop_patterns import ANY, Source
 from tests.test_stop_patterns import situations as pattern_situations
 
@@ -342,23 +341,10 @@ def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]
 
 
 SUBJECTS = [
-    "byte_level",
-    "byte_level_trained",
-    "byte_level_fused",
-    "byte_fallback_strip",
-    "byte_fallback_metaspace",
-    "metaspace_always",
-    "wordpiece",
-    "bpe_suffix_short",
-    "ctc",
-    "no_decoder",
-    "replaces_after_fuse",
+    *("byte_level", "byte_level_trained", "byte_level_fused", "byte_fallback_strip"),
+    *("byte_fallback_metaspace", "metaspace_always", "wordpiece", "bpe_suffix_short"),
+    *("ctc", "no_decoder", "replaces_after_fuse"),
 ]
-
-
-@cache
-def subject_named(name: str) -> Subject:
-    return Subject(name, HuggingFaceTokenizer(ZOO[name]()))
 
 
 @pytest.fixture(params=SUBJECTS)
@@ -422,8 +408,7 @@ def test_law_17_spans_are_cut_at_the_stop(
 def test_the_windowed_route(data: st.DataObject) -> None:
     """Stops are found on text that comes by way of windows, too."""
     name = data.draw(st.sampled_from(["regex_after_fuse", "python_decoder", "strip_after_replace"]))
-    subject = Subject(name, HuggingFaceTokenizer(UNCOMPILED[name]()))
-    setup, ids = draw_setup(data, subject, skip_special_tokens=False)
+    setup, ids = draw_setup(data, subject_named(name), skip_special_tokens=False)
     laws.as_the_oracle_of_its_text(setup, ids)
 
 

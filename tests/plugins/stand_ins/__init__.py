@@ -38,24 +38,6 @@ REASONING = [
 """The prompt, what the model generates, and the text of the client, with the stop "two"."""
 PLUGINS = HERE.parents[2] / "plugins"
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
-MODULES = {
-    "vllm": (
-        "vllm.reasoning",
-        "vllm.sampling_params",
-        "vllm.v1.engine",
-        "vllm.v1.engine.detokenizer",
-        "vllm.v1.engine.input_processor",
-    ),
-    "sglang": (
-        "sglang.srt.managers.detokenizer_manager",
-        "sglang.srt.managers.io_struct",
-        "sglang.srt.managers.schedule_batch",
-        "sglang.srt.parser.reasoning_parser",
-        "sglang.srt.plugins.hook_registry",
-        "sglang.srt.runtime_context",
-    ),
-}
-"""The modules of each engine that have a stand-in."""
 SGLANG = {
     "manager": "sglang.srt.managers.detokenizer_manager",
     "batch": "sglang.srt.managers.io_struct:BatchTokenIDOutput",
@@ -148,7 +130,9 @@ def shapes(engine: str) -> dict[str, Any]:
     """Return the parameters of each function and class of the stand-ins, and values of enums."""
     with in_place():
         found: dict[str, Any] = {}
-        for module in map(importlib.import_module, (*MODULES[engine], "transformers")):
+        paths = [path.relative_to(HERE).with_suffix("") for path in (HERE / engine).rglob("*.py")]
+        names = [".".join(path.parts).removesuffix(".__init__") for path in sorted(paths)]
+        for module in map(importlib.import_module, (*names, "transformers")):
             for name, value in vars(module).items():
                 is_own = getattr(value, "__module__", None) == module.__name__
                 if name.startswith("_") or not is_own:

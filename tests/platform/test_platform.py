@@ -1,27 +1,90 @@
-"""Streams that another process continues, forked or pickled; and no lock stays locked in a fork."""
+"""Streams in forks, in other processes, and on other event loops than plain asyncio."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamdec import hooks
+import streamdec
+from streamdec import (
+    DecoderPool,
+    DecodeStream,
+    FinishedError,
+    Sequence,
+    StopConditions,
+    StopSequenceDecoder,
+    TokenQueue,
+    hooks,
+    stream,
+)
 from streamdec.core.shared_tables import table_for
 from streamdec.core.stop_sets import StopSets
 from streamdec.core.table import Table
 from streamdec.locks import Lock, cached_property
-from tests.platform.subjects import begun, ended, expected, token_ids, tokenizer
+from streamdec.tokenizers import LoadedTokenizer
 from tests.support.pages import ROOT
+
+PATH = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
+TEXT = "naïve 你好 👩\u200d👩 — żółć.\nUser: never seen"
+"""Its characters are cut by the demo's tokenizer, and it has a stop."""
+CONDITIONS = StopConditions(stop=["\nUser:", "<end>"])
+
+
+def tokenizer() -> LoadedTokenizer:
+    """A fresh one, with nothing compiled."""
+    return streamdec.load_tokenizer(PATH, fast="off")
+
+
+def token_ids(tokenizer: Any) -> list[int]:
+    return list(tokenizer.encode(TEXT).ids)
+
+
+def begun(tokenizer: Any, ids: list[int]) -> tuple[Any, ...]:
+    """A stream of each kind that has taken the first half of ``ids``."""
+    stream, sequence = DecodeStream(tokenizer), Sequence(tokenizer)
+    decoder, pool = StopSequenceDecoder(tokenizer, CONDITIONS), DecoderPool(tokenizer)
+    pool.add("a", CONDITIONS)
+    half = len(ids) // 2
+    texts = [
+        "".join(stream.step_batch(ids[:half])),
+        sequence.feed(ids[:half]),
+        decoder.feed(ids[:half]).text,
+        pool.step({"a": ids[:half]})["a"].text,
+    ]
+    return texts, half, stream, sequence, decoder, pool
+
+
+def ended(under_way: tuple[Any, ...], ids: list[int]) -> list[str]:
+    """The whole texts of streams that take the second half."""
+    texts, half, stream, sequence, decoder, pool = under_way
+    return [
+        texts[0] + "".join(stream.step_batch(ids[half:])) + stream.flush(),
+        texts[1] + sequence.feed(ids[half:]),
+        texts[2] + decoder.feed(ids[half:]).text,
+        texts[3] + pool.step({"a": ids[half:]})["a"].text,
+    ]
+
+
+def expected(tokenizer: Any, ids: list[int]) -> list[str]:
+    """What the tokenizer's own decode says that they are."""
+    whole = tokenizer.decode(ids, skip_special_tokens=True)
+    until = whole[: whole.index("\nUser:")]
+    return [whole, whole, until, until]
+
 
 PATIENCE = 60
 """Seconds after which a child that is silent is taken to be stuck."""
@@ -191,3 +254,65 @@ def test_locks_are_of_this_kind_or_say_why_not() -> None:
     assert isinstance(table._lock, Lock)
     assert isinstance(hooks._lock, Lock)
     assert isinstance(StopSets()._lock, Lock)
+
+
+SHARED = tokenizer()
+IDS = token_ids(SHARED)
+RIGHT = expected(SHARED, IDS)[-1]
+
+
+async def read(source: AsyncIterator[object]) -> str:
+    async with stream(source, SHARED, conditions=CONDITIONS) as chunks:
+        return "".join([chunk.text async for chunk in chunks])
+
+
+async def engine() -> AsyncIterator[int]:
+    for token_id in IDS:
+        await asyncio.sleep(0)
+        yield token_id
+
+
+async def fed_by_a_thread() -> str:
+    feed = TokenQueue(maxsize=4)
+
+    def push() -> None:
+        with suppress(FinishedError):  # the stop comes before the last of them
+            for token_id in IDS:
+                feed.put(token_id)
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    try:
+        return await read(feed)
+    finally:
+        await asyncio.to_thread(thread.join)
+
+
+async def all_ways() -> list[str]:
+    """By an engine that is pulled from, by several at once, and by one that pushes."""
+    many = await asyncio.gather(*(read(engine()) for _ in range(5)))
+    return [*many, await fed_by_a_thread()]
+
+
+def test_the_debug_mode_of_asyncio_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It logs coroutines that are never awaited, and calls from the wrong thread."""
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        assert asyncio.run(all_ways(), debug=True) == [RIGHT] * 6
+    messages = [record.message for record in caplog.records]
+    assert [each for each in messages if "took" not in each] == []  # how long: the machine's affair
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks are of Python 3.12")
+def test_tasks_that_begin_at_once() -> None:
+    async def main() -> list[str]:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
+        return await all_ways()
+
+    assert asyncio.run(main()) == [RIGHT] * 6
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop is not for Windows")
+def test_uvloop() -> None:
+    import uvloop
+
+    assert uvloop.run(all_ways()) == [RIGHT] * 6
