@@ -41,21 +41,23 @@ def test_specials_are_shown_by_default(tokenizer: MockTokenizer) -> None:
     assert Sequence(tokenizer, [A, SPECIAL], skip_special_tokens=True).text == "a"
 
 
+def as_fresh(sequence: Sequence, fresh: Sequence) -> None:
+    """Two sequences cannot be told apart."""
+    members = ("text", "held", "read_offset", "prefix_offset", "num_characters", "unknown_tokens")
+    for name in members:
+        assert getattr(sequence, name) == getattr(fresh, name)
+
+
 def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTokenizer) -> None:
     """Beyond FIRST_LOOK_BACK tokens, which the ids that the law draws never are."""
     ids = [A, LEAD] + [SPECIAL] * 300 + [REST, A]
     sequence = Sequence(tokenizer, ids, skip_special_tokens=True)
     for length in (303, 302, 200, 2):
         sequence.truncate(length)
-        fresh = Sequence(tokenizer, ids[:length], skip_special_tokens=True)
-        assert (sequence.text, sequence.held) == (fresh.text, fresh.held)
-        assert sequence.read_offset == fresh.read_offset
-        assert sequence.prefix_offset == fresh.prefix_offset
+        as_fresh(sequence, Sequence(tokenizer, ids[:length], skip_special_tokens=True))
 
 
-def test_truncate_far_from_the_beginning_equals_a_new_sequence(
-    tokenizer: MockTokenizer,
-) -> None:
+def test_truncate_far_from_the_beginning_equals_a_new_sequence(tokenizer: MockTokenizer) -> None:
     ids = [A, B, LEAD, SPECIAL, REST, UNKNOWN, SPECIAL] * 100
     whole = Sequence(tokenizer, ids, skip_special_tokens=True)
     for length in range(300, 307):
@@ -66,13 +68,8 @@ def test_truncate_far_from_the_beginning_equals_a_new_sequence(
         sequence = sequence.fork()
         fresh = Sequence(tokenizer, ids[:length], skip_special_tokens=True)
         for token_id in (REST, A, UNKNOWN):
-            assert (sequence.num_characters, sequence.unknown_tokens) == (
-                len(fresh.text),
-                fresh.token_ids.count(UNKNOWN),
-            )
-            assert (sequence.text, sequence.held) == (fresh.text, fresh.held)
-            assert sequence.read_offset == fresh.read_offset
-            assert sequence.prefix_offset == fresh.prefix_offset
+            as_fresh(sequence, fresh)
+            assert sequence.unknown_tokens == fresh.token_ids.count(UNKNOWN)
             assert sequence.append_token(token_id) == fresh.append_token(token_id)
 
 
