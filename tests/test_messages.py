@@ -2,7 +2,6 @@
 
 Hints (``streamdec.mistakes``) are among them.
 """
-
 # mypy: disable-error-code="arg-type, call-arg, list-item, type-var, operator"
 # The calls are wrong on purpose.
 
@@ -12,10 +11,13 @@ import asyncio
 import json
 import queue
 import re
+import warnings
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 
@@ -29,6 +31,7 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextStopDecoder,
     TokenIdError,
     TokenQueue,
@@ -37,8 +40,11 @@ from streamdec import (
     stream,
     wrap,
 )
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from streamdec.tokenizers import HybridTokenizer
+from tests.cli.running import TOKENIZER as DEMO
 from tests.support.wrappers import Bare
 
 TOKENIZER = MockTokenizer()
@@ -151,10 +157,8 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
         (partial(wrap, [1], TOKENIZER), "or a TextStopDecoder, not <MockTokenizer"),
         (partial(wrap, [1], None), "decoder must be a DecodeStream"),
         (partial(TextStopDecoder, "User:"), "StopConditions"),
-        *(
-            (divided(each), "sections must be a mapping of names to markers")
-            for each in ({}, ["a"])
-        ),
+        (divided({}), "sections must be a mapping of names to markers"),
+        (divided(["a"]), "sections must be a mapping of names to markers"),
         (divided({"": ("a", "b")}), "a name must be a string and not empty, got ''"),
         (divided({"r": "ab"}), "expected pairs of an opening and a closing marker"),
         *(
@@ -265,7 +269,8 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
             "starts_inside needs ignore_stops_between (or, in a stream, sections)",
         ),
         (opened(stop=""), "an empty stop would match everywhere"),
-        *((divided({"r": markers}), "sections['r'] has no markers") for markers in ([], None)),
+        (divided({"r": []}), "sections['r'] has no markers"),
+        (divided({"r": None}), "sections['r'] has no markers"),
         (divided({"r": ("a", "a")}), "the opening and the closing marker are both 'a'"),
         (divided({"r": ("a", "b"), "q": ("a", "c")}), "'a' opens two sections"),
         *(
@@ -404,3 +409,47 @@ def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
     with pytest.raises(TokenIdError) as raised:
         list(iter_chunks([[1, -1]], TOKENIZER))
     assert not hasattr(raised.value, "__notes__")
+
+
+GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
+
+
+def stream_cumulative() -> None:
+    async def engine() -> AsyncIterator[list[int]]:
+        for output in GROWING:
+            yield output
+
+    async def read() -> None:
+        async for _ in stream(engine(), TOKENIZER):
+            pass
+
+    anyio.run(read)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: list(iter_chunks(GROWING, TOKENIZER)),
+        stream_cumulative,
+        lambda: load_tokenizer(DEMO),
+        lambda: HybridTokenizer(DEMO),
+    ],
+)
+def test_a_warning_points_to_the_caller(
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sometimes")  # which both ways to load warn of
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    ours = [each for each in caught if each.category is StreamdecWarning]
+    assert ours
+    assert {Path(each.filename) for each in ours} == {Path(__file__)}
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.StreamdecWarning")
+@pytest.mark.parametrize("name", [None, 7])
+def test_a_module_without_a_usual_name_can_be_warned(name: Any) -> None:
+    names: dict[str, Any] = {"__name__": name, "open": iter_chunks, "mock": TOKENIZER}
+    exec("source = (each for each in [1]); source.close(); chunks = open(source, mock)", names)
+    assert [chunk.text for chunk in names["chunks"]] == [""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import prometheus_client
 import pytest
+import yaml
 
 from streamdec.metrics import INSTRUMENTS, Instrument, PrometheusMetrics
 from tests.metrics.activity import TOKENIZER, samples_of
 from tests.metrics.conftest import Run
+from tests.support.pages import Page, printed_by
 
 HAS_FASTOKENS = find_spec("fastokens") is not None
 FAST = "fastokens" if HAS_FASTOKENS else "huggingface"
@@ -150,3 +153,49 @@ def test_several_processes_count_together(tmp_path: Path) -> None:
     assert total["streamdec_stream_tokens_sum"] == 12
     assert total["streamdec_tokenizer_calls_total"] == 7
     assert "streamdec_stop_sets" not in total, "each process has its own"
+
+
+PAGE = Page("docs/reference/metrics.md")
+ALERTS = Page("docs/reference/metrics.md", "What to alert on")
+COUNT = """
+from streamdec import MockTokenizer, iter_chunks
+for _ in range(3):
+    list(iter_chunks([0], MockTokenizer.from_tokens([b"a"])))
+"""
+LINE = 'streamdec_streams_total{finish_reason="length",route="bytes",tokenizer_type="mock"} 3.0'
+
+
+def test_a_port_of_its_own_serves_them() -> None:
+    code = PAGE.of_kind("python")[0]
+    assert "start_http_server(9464)" in code
+    code = code.replace("start_http_server(9464)", "server, _ = start_http_server(0)")
+    scrape = """
+from urllib.request import urlopen
+print(urlopen(f"http://127.0.0.1:{server.server_port}/metrics").read().decode())
+server.server_close()
+"""
+    assert LINE in printed_by(code + COUNT + scrape)
+
+
+def test_opentelemetry_exports_them_to_the_console() -> None:
+    printed = "\n".join(printed_by(PAGE.of_kind("python")[1] + COUNT))
+    found = re.findall(r'"name": "(streamdec[a-z_.]+)"', printed)
+    assert "streamdec.streams" in found
+    assert {*found} <= {each.name for each in INSTRUMENTS}
+
+
+def test_alerts_use_metrics_and_labels_that_exist() -> None:
+    [rules] = PAGE.of_kind("yaml")
+    alarms = yaml.safe_load(rules)["groups"][0]["rules"]
+    known = {"le"} | {label for each in INSTRUMENTS for label in each.labels}
+    for query in (alarm["expr"] for alarm in alarms):
+        asked = re.findall(r"(streamdec_\w+)(?:\{([^}]*)\})?", query)
+        assert asked
+        for name, labels in asked:
+            instrument = named(name)
+            assert name.endswith(("_sum", "_count", "_bucket")) == (instrument.kind == "histogram")
+            assert {*re.findall(r"(\w+)=", labels)} <= {*instrument.labels}
+        for labels in re.findall(r"sum by \(([^)]+)\)", query):
+            assert {*labels.split(", ")} <= known
+    explained = re.findall(r"^\| `(\w+)` \|", ALERTS.text, re.MULTILINE)
+    assert explained == [alarm["alert"] for alarm in alarms]
