@@ -1,4 +1,4 @@
-"""Bytes to text: every byte, before each boundary. Longer strings: ``tests/laws.py``."""
+"""Bytes to text and stop strings, each against its definition. Longer texts: ``tests/laws.py``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fuzz.jail import finds_the_first
+from streamdec.core import strings as module
 from streamdec.core import utf8
+from streamdec.core.strings import Hit, StopStrings
 from tests import reference
 
 LEADS = (0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF)
@@ -34,3 +39,33 @@ def test_all_that_cannot_become_a_character_is_decoded_with_its_bytes(errors: st
         last = reference.code_points(rest, per_byte=per_byte)
         assert utf8.flush(rest, errors) == "".join(char for _, char in last)
         assert utf8.code_points(data, errors, final=True) == decided + last
+
+
+stops = st.frozensets(st.text("ab", min_size=1, max_size=5), max_size=5)
+pieces = st.lists(st.text("abc", max_size=4), max_size=12).map(tuple)
+
+
+@pytest.fixture(params=["learning", "bisect"])
+def prefixes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ways of asking whether a text is a proper prefix of a stop."""
+    if request.param == "bisect":
+        monkeypatch.setattr(module, "MOST_IN_PREFIXES", -1)
+
+
+@pytest.mark.usefixtures("prefixes")
+@given(hidden=stops, visible=stops, parts=pieces, ignored=st.integers(0, 3))
+def test_step_finds_the_first_stop_and_withholds_possible_ones(
+    hidden: frozenset[str], visible: frozenset[str], parts: tuple[str, ...], ignored: int
+) -> None:
+    finds_the_first(StopStrings(hidden, visible), hidden, visible, parts, ignored)
+
+
+@pytest.mark.usefixtures("prefixes")
+def test_a_thousand_stops_that_begin_alike() -> None:
+    matcher = StopStrings([f"<|stop_{n}|>" for n in range(1000)])
+    tail, hit = matcher.step("", "text <|stop_99")
+    assert (tail, hit) == ("<|stop_99", None)
+    assert matcher.jailed(tail) == "<|stop_99"
+    stop = "<|stop_99|>"
+    assert matcher.step(tail, "|>")[1] == Hit(stop, visible=False, end=2, text=stop)
+    assert matcher.step(tail, "x") == ("", None)
