@@ -23,10 +23,7 @@ from streamdec import DecodeStream, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import TokenSpan
 from streamdec.core.window import MAX_WINDOW
-from streamdec.errors import (
-    RewriteError,
-    TokenIdError,
-)
+from streamdec.errors import RewriteError, TokenIdError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder, RawBytes
 from tests import reference
 from tests.decoder_laws import REFUSALS, observe

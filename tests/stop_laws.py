@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamdec import (
-    Chunk,
-    DecodeStream,
-    MockTokenizer,
-    StopSequenceDecoder,
-    iter_chunks,
-)
+from streamdec import Chunk, DecodeStream, MockTokenizer, StopSequenceDecoder, iter_chunks
 from streamdec.errors import TokenIdError
 from streamdec.protocols import BPESuffix, Tokenizer
 from tests import decoder_laws

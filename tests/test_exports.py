@@ -80,9 +80,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert streamdec.__version__ == version("streamdec")
 
 
-MADE = {
-    errors.TokenIdError: ("m", -1, 4),
-}
+MADE = {errors.TokenIdError: ("m", -1, 4)}
 """The arguments of classes that do not take a message alone."""
 
 

@@ -18,15 +18,7 @@ from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.protocols import (
-    CTC,
-    BPESuffix,
-    ByteFallback,
-    Joined,
-    RawBytes,
-    TextRules,
-    WordPiece,
-)
+from streamdec.protocols import CTC, BPESuffix, ByteFallback, Joined, RawBytes, TextRules, WordPiece
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests import decoder_laws, laws

@@ -17,12 +17,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from streamdec import (
-    DecodeStream,
-    HuggingFaceTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.patterns.compile import read_patterns
 from tests import stop_laws as laws
 from tests import strategies

@@ -27,9 +27,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
-from streamdec import (
-    Sequence as TextSequence,
-)
+from streamdec import Sequence as TextSequence
 from streamdec.bulk import decode_arrow, decode_rollouts
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob

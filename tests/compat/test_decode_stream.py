@@ -200,9 +200,7 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
             assert stream._stream.num_tokens == 1, "of several ids none is taken"
 
 
-def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
-    tokenizer: Tokenizer,
-) -> None:
+def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("😀").ids
     stream = TokenizersDecodeStream()
     stream.step(tokenizer, ids[0])

@@ -82,10 +82,7 @@ GROWING: dict[str, Growing] = {
     ),
     # A token without text closes a run.
     "an open run": Growing(
-        [SKIPPED, UNKNOWN, OTHER_SKIPPED],
-        [A, LEAD, MIDDLE],
-        FALLBACK,
-        {"byte_fallback": "exact"},
+        [SKIPPED, UNKNOWN, OTHER_SKIPPED], [A, LEAD, MIDDLE], FALLBACK, {"byte_fallback": "exact"}
     ),
     # Text, stray bytes and markers.
     "text": Growing([A, AB, A]),

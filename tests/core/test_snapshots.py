@@ -236,11 +236,7 @@ def mutants(draw: st.DrawFn, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 @settings(max_examples=5 * settings().max_examples)
-@given(
-    name=st.sampled_from([*KINDS]),
-    data=st.data(),
-    ids=st.lists(st.integers(0, 10), max_size=8),
-)
+@given(name=st.sampled_from([*KINDS]), data=st.data(), ids=st.lists(st.integers(0, 10), max_size=8))
 def test_a_changed_snapshot_is_rejected_or_is_a_stream_like_any_other(
     name: str, data: st.DataObject, ids: list[int]
 ) -> None:

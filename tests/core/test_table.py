@@ -14,12 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core import stop_set as module
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable

@@ -169,9 +169,7 @@ def own_subject() -> Subject:
     return Subject("bytes", MOCKS["mock_bytes"]())
 
 
-def test_streams_of_every_kind_are_right_and_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_streams_of_every_kind_are_right_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
     monkeypatch.setattr(differential, "time", SimpleNamespace(monotonic=lambda: next(clock) / 100))
     run = run_of(*FEW)

@@ -343,9 +343,7 @@ def test_vllm_continues_after_an_error(
 
 
 def test_vllm_decodes_a_request_that_cannot_begin(
-    on: SimpleNamespace,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    on: SimpleNamespace, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on.ours, "_decoder_for", lambda _: 1 / 0)
     assert outcome(on, [encoded("one two")], stop="two").text == "one "
@@ -414,9 +412,7 @@ def test_the_variable_and_the_version(
 
 
 def test_classes_of_another_shape_are_left_alone(
-    engine: SimpleNamespace,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: SimpleNamespace, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = engine.detokenizers.IncrementalDetokenizer
     monkeypatch.setenv(engine.plugin.SWITCH, "on")

@@ -16,14 +16,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec import (
-    Chunk,
-    FinishedError,
-    TextStream,
-    TokenIdError,
-    TokenQueue,
-    wrap,
-)
+from streamdec import Chunk, FinishedError, TextStream, TokenIdError, TokenQueue, wrap
 from streamdec import Sequence as TokenSequence
 from streamdec.streams.reading import Machine
 from tests.stop_laws import Setup
