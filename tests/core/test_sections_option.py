@@ -77,8 +77,9 @@ def test_a_stop_that_the_end_completes_may_begin_before_a_marker_by_id() -> None
     assert (last.text, last.finish_reason, last.stop_reason) == ("", "stop", "a\ufffd")
 
 
-def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=IDS)
+@pytest.mark.parametrize("sections", [IDS, ONE])
+def test_markers_are_left_out_on_the_windowed_route(sections: Any) -> None:
+    decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=sections)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
