@@ -20,7 +20,6 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 CHANGELOG, CONTRIBUTING, POLICY = map(
     Page, ["CHANGELOG.md", "CONTRIBUTING.md", "docs/reference/compatibility.md"]
 )
-TEMPLATE = ROOT / ".github" / "ISSUE_TEMPLATE" / "wrong-text.yml"
 
 
 def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:

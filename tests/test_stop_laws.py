@@ -78,7 +78,6 @@ class Row:
         return Seen(text, b"", "", count, self.finish or "length", self.reason, match)
 
 
-SHOWN = {"skip_special_tokens": False}
 NEVER = 98
 """An id that does not come."""
 

@@ -78,7 +78,9 @@ def test_a_stop_that_the_end_completes_may_begin_before_a_marker_by_id() -> None
 
 
 @pytest.mark.parametrize("sections", [IDS, ONE])
-def test_markers_are_left_out_on_the_windowed_route(sections: Any) -> None:
+def test_markers_are_left_out_on_the_windowed_route(
+    sections: dict[str, tuple[str | int, str | int]],
+) -> None:
     decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=sections)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]

@@ -68,49 +68,47 @@ def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
         assert streamed(spaces_between, [*before, 1]).endswith(" a")
 
 
-@pytest.mark.parametrize("count", [0, 1, 30, 31, 32, 62, 63, 64, 200])
-def test_spaces_that_a_first_token_loses_are_found_in_a_prompt(count: int) -> None:
-    """0 is a space, of which the text loses the first; 7 is skipped."""
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return (" " * [*token_ids].count(0))[1:]
-
-    for prompt in ([0, 0, *[7] * count], [0, *[7] * count, 0], [*[7] * count, 0, 0]):
-        assert streamed(decode, [], prompt) == ""
-        assert streamed(decode, [0], prompt) == " "
-
-
 def without_repeats(token_ids: Sequence[int]) -> str:
     """As in CTC: an id repeated in a row counts once, 0 is a blank, and 7 is skipped."""
     kept = [token_id for token_id in token_ids if token_id != 7]
     return "a" * [token_id for token_id, _ in itertools.groupby(kept)].count(1)
 
 
-@pytest.mark.parametrize("count", [1, 31, 32, 33, 62, 63, 64, 65, 200])
-@pytest.mark.parametrize("blanks", [[0], [0, 7], [7, 7, 7, 0]])
-def test_a_blank_that_separates_two_tokens_is_remembered(blanks: list[int], count: int) -> None:
-    for repeats in (1, 32, 64):
-        before = [*[1] * repeats, *(blanks * count)[-count:]]
-        expected = "a" * (2 if 0 in before else 1)
-        assert without_repeats([*before, 1]) == expected
-        assert streamed(without_repeats, [*before, 1]) == expected
-        assert streamed(without_repeats, [1], before) == expected[1:]
-
-
-def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
-    """The first token of a text loses its space, as those of many tokenizers do."""
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return pieces(token_ids).removeprefix(" ")
-
-    for size in (0, 1, 4, *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 130, 200):
-        for ids in (
+HALF = MAX_WINDOW // 2
+SIZES = (0, 1, 4, *range(HALF - 1, HALF + 2), *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 200)
+Sequences = Callable[[int], list[list[int]]]
+REMEMBERED: dict[str, tuple[Decode, Sequences]] = {
+    "0 is a space, of which the text loses the first; 7 is skipped": (
+        lambda ids: (" " * [*ids].count(0))[1:],
+        lambda size: [[0, 0, *[7] * size, 0], [0, *[7] * size, 0, 0], [*[7] * size, 0, 0, 0]],
+    ),
+    "a blank separates two tokens": (
+        without_repeats,
+        lambda size: [
+            [*[1] * repeats, *(blanks * size)[-size:], 1]
+            for blanks in ([0], [0, 7], [7, 7, 7, 0])
+            for repeats in (1, MAX_WINDOW)
+        ],
+    ),
+    "the first token of a text loses its space, as those of many tokenizers do": (
+        lambda ids: pieces(ids).removeprefix(" "),
+        lambda size: [
             [WORD, *[INSIDE] * size, SPACED],
             [*[EMPTY] * size, WORD, SPACED],
             [LEAD, *[EMPTY] * size, INSIDE, SPACED],
-        ):
-            assert streamed(decode, ids) == decode(ids)
-            assert streamed(decode, ids[1:], ids[:1]) == decode(ids).removeprefix(decode(ids[:1]))
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REMEMBERED)
+def test_a_window_that_was_cut_has_the_context_of_the_next_token(name: str) -> None:
+    decode, sequences = REMEMBERED[name]
+    for ids in itertools.chain.from_iterable(map(sequences, SIZES)):
+        assert streamed(decode, ids) == decode(ids)
+        for split in {1, len(ids) - 1}:
+            before = decode(ids[:split])
+            assert streamed(decode, ids[split:], ids[:split]) == decode(ids).removeprefix(before)
 
 
 def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:

@@ -17,7 +17,7 @@ from tests.trace.pages import HOSTILE, TOKENS, page_of, stopped, trace_of
 
 pytestmark = pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser() or "there is one")
 
-RIGHT, LEFT, DOWN, UP, HOME, END = "\ue014", "\ue012", "\ue015", "\ue013", "\ue011", "\ue010"
+RIGHT, LEFT, HOME, END = "\ue014", "\ue012", "\ue011", "\ue010"
 ENTER, ESCAPE = "\ue007", "\ue00c"
 
 

@@ -41,7 +41,6 @@ TOKENS = [
 ]
 SKIPPED = [13]
 UNKNOWN = len(TOKENS) + 7
-IDS = st.lists(st.sampled_from([*range(len(TOKENS)), UNKNOWN]), max_size=24)
 STOPS = StopConditions(["\nUser:", "\nUs\n"], stop_token_ids=[12], visible_stop=["日"])
 
 
