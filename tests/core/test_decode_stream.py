@@ -38,8 +38,7 @@ def tokenizer() -> MockTokenizer:
     return MockTokenizer.from_tokens(TOKENS, special_ids=[SPECIAL])
 
 
-@pytest.mark.parametrize("kind", [DecodeStream, StopSequenceDecoder, Sequence])
-@pytest.mark.parametrize(
+COPIES = pytest.mark.parametrize(
     "copied",
     [
         lambda decoder: decoder.fork(),
@@ -48,6 +47,10 @@ def tokenizer() -> MockTokenizer:
         lambda decoder: pickle.loads(pickle.dumps(decoder)),
     ],
 )
+
+
+@COPIES
+@pytest.mark.parametrize("kind", [DecodeStream, StopSequenceDecoder, Sequence])
 def test_a_copy_is_independent(tokenizer: MockTokenizer, kind: Any, copied: Any) -> None:
     decoder = kind(tokenizer)
     decoder.step_batch([A, LEAD, UNKNOWN])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,6 +20,7 @@ from streamdec import (
     StopSequenceDecoder,
     TextStopDecoder,
 )
+from tests.core.test_decode_stream import COPIES
 from tests.support.snapshots import resealed
 
 LETTERS = "ab<>\n é🦉"
@@ -87,15 +86,7 @@ def test_a_piece_of_text_equals_one_token_for_each_character(
     assert decoder.finished
 
 
-@pytest.mark.parametrize(
-    "copied",
-    [
-        TextStopDecoder.fork,
-        copy.copy,
-        copy.deepcopy,
-        lambda decoder: pickle.loads(pickle.dumps(decoder)),
-    ],
-)
+@COPIES
 def test_a_copy_is_independent(copied: Callable[[TextStopDecoder], TextStopDecoder]) -> None:
     decoder = TextStopDecoder(StopConditions("abc"))
     decoder.step("xa")
