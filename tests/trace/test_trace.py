@@ -83,28 +83,6 @@ def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
     assert trace.verdict.equal
 
 
-class Wrong(MockTokenizer):
-    """Its table says one thing and its decode another."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return super().decode(token_ids, skip_special_tokens=skip_special_tokens).replace("b", "B")
-
-
-@pytest.mark.filterwarnings("ignore:.*the compiled table differs")
-def test_the_verdict_names_the_first_token_that_differs() -> None:
-    wrong = Wrong.from_tokens(TOKENS, SKIPPED)
-    tracer = Tracer(DecodeStream(tokenizer()))
-    tracer.step_batch([0, 0, 1, 0])
-    tracer.flush()
-    tracer.decoder.tokenizer = wrong
-    verdict = tracer.trace().verdict
-    assert (verdict.equal, verdict.token_index, verdict.position) == (False, 2, 2)
-    assert str(verdict) == (
-        "equal to the full decode: no, first difference at token 2: the stream has "
-        "'aaba', decode() has 'aaBa'"
-    )
-
-
 def test_an_unknown_prompt_is_reported() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [8]))
     assert tracer.step(9) == "é"
