@@ -1,4 +1,4 @@
-"""Decoders with stops: cases by hand, which the oracle does not draw; and stops in pieces of text."""
+"""Decoders with stops: cases by hand, which the oracle does not draw; and pieces of text."""
 
 from __future__ import annotations
 

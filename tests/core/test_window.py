@@ -75,7 +75,7 @@ def without_repeats(token_ids: Sequence[int]) -> str:
 
 
 HALF = MAX_WINDOW // 2
-SIZES = (0, 1, 4, *range(HALF - 1, HALF + 2), *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 200)
+SIZES = (0, 1, *range(HALF - 1, HALF + 2), *range(MAX_WINDOW - 2, MAX_WINDOW + 2), 200)
 Sequences = Callable[[int], list[list[int]]]
 REMEMBERED: dict[str, tuple[Decode, Sequences]] = {
     "0 is a space, of which the text loses the first; 7 is skipped": (
