@@ -40,7 +40,6 @@ SDIST_TESTS = [
     "tests/loading",
     "tests/tokenizers",
     "tests/platform",
-    "tests/test_api_snapshot.py",
     "tests/test_exports.py",
     "tests/test_layers.py",
     "tests/test_project_files.py",

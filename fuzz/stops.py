@@ -21,7 +21,8 @@ from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_laws import Setup
 from tests.stop_model import Conditions, Situation
-from tests.test_stop_laws import SUBJECTS, subject_named
+from tests.test_laws import subject_named
+from tests.test_stop_laws import SUBJECTS
 
 TOKENS = (
     *(b"</s>", b"<t>", b"a", b"a", b"b", b"ab", b"aa", b"ba", b"bab", b" a", b"<", b"</s", b">"),

@@ -23,10 +23,7 @@ from streamdec import DecodeStream, StopSequenceDecoder
 from streamdec import Sequence as TokenSequence
 from streamdec.chunks import TokenSpan
 from streamdec.core.window import MAX_WINDOW
-from streamdec.errors import (
-    RewriteError,
-    TokenIdError,
-)
+from streamdec.errors import RewriteError, TokenIdError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder, RawBytes
 from tests import reference
 from tests.decoder_laws import REFUSALS, observe
@@ -38,7 +35,6 @@ def stream_of(subject: Subject, prompt: Sequence[int] = (), **options: Any) -> D
 
 
 def whole(subject: Subject, token_ids: Sequence[int], **options: Any) -> str:
-    """The library's own text."""
     skip = options.get("skip_special_tokens", True)
     return subject.tokenizer.decode(list(token_ids), skip_special_tokens=skip)
 
@@ -458,7 +454,6 @@ def spans_cover(
 
 
 def traceable(subject: Subject) -> bool:
-    """Whether a tokenizer's streams can record token spans."""
     try:
         stream_of(subject, spans=True)
     except ValueError:

@@ -51,6 +51,7 @@ def code_points(data: bytes, *, per_byte: bool = False) -> list[tuple[int, str]]
     return found
 
 
+@lru_cache(maxsize=4096)
 def _next(data: bytes) -> tuple[int, str]:
     """The size of the first character or ill-formed part of ``data``; and the character, or ""."""
     for size in range(1, len(data) + 1):
@@ -65,7 +66,6 @@ def _next(data: bytes) -> tuple[int, str]:
 
 
 def text_of(data: bytes, *, per_byte: bool = False) -> str:
-    """The text of all of ``data``."""
     return "".join(char for _, char in code_points(data, per_byte=per_byte))
 
 

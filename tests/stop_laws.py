@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamdec import (
-    Chunk,
-    DecodeStream,
-    MockTokenizer,
-    StopSequenceDecoder,
-    iter_chunks,
-)
+from streamdec import Chunk, DecodeStream, MockTokenizer, StopSequenceDecoder, iter_chunks
 from streamdec.errors import TokenIdError
 from streamdec.protocols import BPESuffix, Tokenizer
 from tests import decoder_laws
@@ -83,7 +77,6 @@ def decoder_with_sections(situation: Situation) -> New:
 
 
 def seen(decoder: StopSequenceDecoder, text: str) -> Seen:
-    """The observable state of a decoder that has output ``text``."""
     match = decoder.match
     assert decoder.finished == (decoder.finish_reason is not None)
     return Seen(
@@ -115,7 +108,6 @@ def one_by_one(setup: Setup, ids: Sequence[int]) -> list[Seen]:
 
 
 def ended(decoder: StopSequenceDecoder, text: str) -> dict[str, Seen]:
-    """The result of each flush, on forks."""
     ends: dict[str, Seen] = {}
     for reason in FLUSH_REASONS:
         fork = decoder.fork()
@@ -319,7 +311,6 @@ def what_an_id_leaves(setup: Setup, ids: Sequence[int]) -> None:
 
 
 def whole_text(setup: Setup, ids: Sequence[int]) -> str:
-    """What a stream gives from its beginning to its end."""
     stream = setup.stream()
     return "".join(stream.step_batch(ids)) + stream.flush()
 

@@ -28,15 +28,9 @@ def situations(
     exact_runs: bool = True,
     sections: bool = False,
 ) -> st.SearchStrategy[Situation]:
-    """Situations of the oracle, without releases.
+    """Situations of the oracle, without releases, whose tokens are those of ``table`` if given.
 
-    Args:
-        table: the tokens. None: any.
-        only: the conditions that may be given. Empty: all.
-        specials: whether there are special tokens.
-        unknown_ids: whether unknown ids may raise or become U+FFFD.
-        exact_runs: whether ``byte_fallback="exact"`` may be on.
-        sections: whether there may be sections.
+    ``only`` names the conditions that may be given; otherwise all may.
     """
 
     def drawn(rng: random.Random) -> Situation:

@@ -1,11 +1,16 @@
-"""The names that ``streamdec`` and its packages export."""
+"""The names that ``streamdec`` and its packages export, and errors, as users see them."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import pickle
+import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Mapping
+from difflib import unified_diff
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +21,10 @@ import streamdec
 import streamdec.metrics
 import streamdec.streams
 import streamdec.tokenizers
+from streamdec import errors
+from streamdec.chunks import Chunk
+from tests.support.pages import Page
+from tests.support.public_api import documented
 
 PACKAGES: list[Any] = [streamdec, streamdec.metrics, streamdec.streams, streamdec.tokenizers]
 
@@ -69,3 +78,47 @@ def test_a_name_that_is_not_exported() -> None:
 
 def test_the_version_is_that_of_the_distribution() -> None:
     assert streamdec.__version__ == version("streamdec")
+
+
+MADE = {errors.TokenIdError: ("m", -1, 4)}
+"""The arguments of classes that do not take a message alone."""
+
+
+def test_the_page_has_every_class() -> None:
+    text = Page("docs/reference/errors.md").text
+    own = {
+        name
+        for name, value in vars(errors).items()
+        if getattr(value, "__module__", "") == errors.__name__ and isinstance(value, type)
+    }
+    assert {*errors.__all__} == own
+    assert {*re.findall(r"^\.\. autoclass:: (\w+)$", text, re.MULTILINE)} == own
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_survives_pickling(name: str) -> None:
+    kind = getattr(errors, name)
+    error = kind(*MADE.get(kind, ("m",)))
+    error.chunk, error.num_taken = Chunk("text"), 3
+    other = pickle.loads(pickle.dumps(error))
+    assert (type(other), str(other), vars(other)) == (kind, str(error), vars(error))
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT: Mapping[str, Any] = runpy.run_path(str(ROOT / "scripts" / "make_api_snapshot.py"))
+SNAPSHOT: Path = SCRIPT["TARGET"]
+
+
+def test_the_public_api_is_that_of_the_snapshot() -> None:
+    written = SNAPSHOT.read_text("utf-8").splitlines()
+    found = SCRIPT["Writer"]().page().splitlines()
+    difference = list(unified_diff(written, found, str(SNAPSHOT.name), "the code", lineterm=""))
+    advice = "if users are meant to see this, run: python scripts/make_api_snapshot.py"
+    assert not difference, "\n".join([advice, *difference])
+
+
+def test_the_snapshot_has_every_name_of_the_reference() -> None:
+    """The pages and the snapshot have the same public names."""
+    written = re.compile(r"^(?:\w+ )*(streamdec[\w.]*)", re.MULTILINE)
+    known = set(written.findall(SNAPSHOT.read_text("utf-8")))
+    assert {f"{module}.{name}" for module, name in documented()} - known == set()

@@ -18,15 +18,7 @@ from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.protocols import (
-    CTC,
-    BPESuffix,
-    ByteFallback,
-    Joined,
-    RawBytes,
-    TextRules,
-    WordPiece,
-)
+from streamdec.protocols import CTC, BPESuffix, ByteFallback, Joined, RawBytes, TextRules, WordPiece
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
 from streamdec.tokenizers.encodings import EncodingSpec
 from tests import decoder_laws, laws
@@ -65,13 +57,11 @@ STRIPPING: dict[str, Callable[[], MockTokenizer]] = {
 
 
 def of_rule(rule: TextRules) -> MockTokenizer:
-    """A tokenizer with pieces of words and all bytes."""
     pieces = ["a", "</w>", "a</w>b", "b</w>", " ", " a", "é", "", "<s>", *BYTE_PIECES]
     return MockTokenizer.from_tokens([piece.encode() for piece in pieces], [8], rule)
 
 
 def _loaded(content: bytes) -> TokenizerOfOurs:
-    """The tokenizer of a file with this content."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(content)

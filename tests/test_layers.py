@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 NOUNS = tuple(
     f"streamdec.{name}"
-    for name in (
+    for name in [
         "chunks",
         "encoding",
         "errors",
@@ -29,7 +29,7 @@ NOUNS = tuple(
         "locks",
         "mistakes",
         "protocols",
-    )
+    ]
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
@@ -86,6 +86,7 @@ class Import(NamedTuple):
 
 # --- reading --------------------------------------------------------------------------------------
 
+GUARD = "TYPE_CHECKING"
 tree_of = cache(ast.parse)
 
 
@@ -103,20 +104,13 @@ def module_name(path: Path) -> str:
 
 def imports_of(module: str, source: str, modules: set[str]) -> Iterator[Import]:
     """Every import anywhere in ``source``; ``from package import module`` names the module."""
-    for node, typing_only in statements_of(tree_of(source)):
+    nodes = [*ast.walk(tree_of(source))]
+    guards = [node for node in nodes if getattr(getattr(node, "test", 0), "id", "") == GUARD]
+    bodies = [each for guard in guards for each in getattr(guard, "body", [])]
+    typing_only = {node for each in bodies for node in ast.walk(each)}
+    for node in nodes:
         for imported in names_of(node, modules):
-            yield Import(module, imported, typing_only)
-
-
-def statements_of(node: ast.AST, typing_only: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """Each statement in ``node``, and whether it is under ``if TYPE_CHECKING:``."""
-    is_guarded = isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-    body: list[ast.stmt] = getattr(node, "body", [])
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-            only = typing_only or (is_guarded and child in body)
-            yield child, only
-            yield from statements_of(child, only)
+            yield Import(module, imported, node in typing_only)
 
 
 def names_of(node: ast.AST, modules: set[str]) -> Iterator[str]:

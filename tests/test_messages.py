@@ -2,7 +2,6 @@
 
 Hints (``streamdec.mistakes``) are among them.
 """
-
 # mypy: disable-error-code="arg-type, call-arg, list-item, type-var, operator"
 # The calls are wrong on purpose.
 
@@ -12,10 +11,13 @@ import asyncio
 import json
 import queue
 import re
+import warnings
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 
@@ -29,6 +31,7 @@ from streamdec import (
     SourceError,
     StopConditions,
     StopSequenceDecoder,
+    StreamdecWarning,
     TextStopDecoder,
     TokenIdError,
     TokenQueue,
@@ -37,8 +40,11 @@ from streamdec import (
     stream,
     wrap,
 )
+from streamdec.backends.hybrid import VARIABLE
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from streamdec.tokenizers import HybridTokenizer
+from tests.cli.running import TOKENIZER as DEMO
 from tests.support.wrappers import Bare
 
 TOKENIZER = MockTokenizer()
@@ -79,6 +85,10 @@ def opened(**options: Any) -> list[Call]:
     return [partial(function, source, TOKENIZER, **options) for function in (iter_chunks, stream)]
 
 
+def divided(sections: Any) -> Call:
+    return made(StopSequenceDecoder, sections=sections)
+
+
 def read(source: Any, **options: Any) -> Call:
     return lambda: list(iter_chunks(source, TOKENIZER, **options))
 
@@ -95,361 +105,293 @@ SEVERAL = "an array of token ids must have one dimension, not 2; pass one row, s
 TABLE = np.array([[1, 2], [3, 4]])
 PLAIN: Any = DecodeStream(TOKENIZER)
 
-CALLS: list[tuple[str, Call | list[Call], type[Exception], str]] = [
-    # Names that do not exist.
-    ("DecodeStream(stop=)", made(DecodeStream, stop="x"), TypeError, UNEXPECTED + "'stop'"),
-    ("StopSequenceDecoder(foo=)", made(StopSequenceDecoder, foo=1), TypeError, UNEXPECTED + "'foo"),
-    ("Sequence(foo=)", made(Sequence, foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("TextStopDecoder(foo=)", partial(TextStopDecoder, foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("StopConditions(foo=)", partial(StopConditions, foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("stream(foo=)", opened(foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("wrap(stop=)", partial(wrap, [1], PLAIN, stop="x"), TypeError, UNEXPECTED + "'stop'"),
-    (
-        "iter_chunks(foo=)",
-        partial(iter_chunks, [1], TOKENIZER, foo=1),
-        TypeError,
-        UNEXPECTED + "'f",
-    ),
-    ("add(foo=)", partial(DecoderPool(TOKENIZER).add, "a", foo=1), TypeError, UNEXPECTED + "'foo'"),
-    ("DecoderPool(stop=)", made(DecoderPool, stop="x"), TypeError, UNEXPECTED + "'stop'"),
-    # Conditions, and their parts.
-    ("text as conditions", made(StopSequenceDecoder, conditions="x"), TypeError, "write stop=..."),
-    ("texts as conditions", opened(conditions=["x"]), TypeError, "not ['x']; write stop=..."),
-    (
-        "ids as conditions",
-        made(StopSequenceDecoder, conditions=[1]),
-        TypeError,
-        "conditions must be StopConditions, not [1]",
-    ),
-    (
-        "conditions, then tokenizer",
-        partial(StopSequenceDecoder, STOPS, TOKENIZER),
-        TypeError,
-        "conditions must be StopConditions, not <MockTokenizer",
-    ),
-    (
-        "conditions and parts",
-        [
-            *opened(conditions=STOPS, max_tokens=1, unknown_ids="skip"),
-            partial(DecoderPool(TOKENIZER).add, "a", STOPS, max_tokens=1),
-            partial(StopSequenceDecoder, TOKENIZER, STOPS, max_tokens=1),
-            partial(TextStopDecoder, STOPS, max_tokens=1),
-        ],
-        TypeError,
-        "got conditions and max_tokens: pass one StopConditions, or only its parts",
-    ),
-    (
-        "starts_inside alone",
-        made(StopSequenceDecoder, starts_inside=True),
-        ValueError,
-        "starts_inside needs ignore_stops_between (or, in a stream, sections)",
-    ),
-    (
-        "swapped stops",
-        partial(StopConditions, "x", "y"),
-        TypeError,
-        "token_ids is of type str: 'y'",
-    ),
-    (
-        "ids as stops",
-        partial(StopConditions, [1, 2]),
-        TypeError,
-        "pass token ids as stop_token_ids",
-    ),
-    ("bytes as stops", partial(StopConditions, b"x"), TypeError, "a list of strings, not b'x'"),
-    (
-        "a compiled pattern",
-        partial(StopConditions, re.compile("a")),
-        TypeError,
-        "pass its pattern as stop_regex, with its flags in it, such as (?i)",
-    ),
-    ("an empty stop", opened(stop=""), ValueError, "an empty stop would match everywhere"),
-    # Decoders and tokenizers.
-    (
-        "a decoder for stream",
-        partial(stream, [1], StopSequenceDecoder(TOKENIZER)),
-        TypeError,
-        "write wrap(source, decoder)",
-    ),
-    *(
+CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
+    TypeError: [
+        # Names that do not exist.
+        (made(DecodeStream, stop="x"), UNEXPECTED + "'stop'"),
+        (made(StopSequenceDecoder, foo=1), UNEXPECTED + "'foo"),
+        (made(Sequence, foo=1), UNEXPECTED + "'foo'"),
+        (partial(TextStopDecoder, foo=1), UNEXPECTED + "'foo'"),
+        (partial(StopConditions, foo=1), UNEXPECTED + "'foo'"),
+        (opened(foo=1), UNEXPECTED + "'foo'"),
+        (partial(wrap, [1], PLAIN, stop="x"), UNEXPECTED + "'stop'"),
+        (partial(DecoderPool(TOKENIZER).add, "a", foo=1), UNEXPECTED + "'foo'"),
+        (made(DecoderPool, stop="x"), UNEXPECTED + "'stop'"),
+        # Conditions, and their parts.
+        (made(StopSequenceDecoder, conditions="x"), "write stop=..."),
+        (opened(conditions=["x"]), "not ['x']; write stop=..."),
+        (made(StopSequenceDecoder, conditions=[1]), "conditions must be StopConditions, not [1]"),
         (
-            f"a decoder and {name}",
-            partial(iter_chunks, [1], StopSequenceDecoder(TOKENIZER), **{name: value}),
-            TypeError,
-            f"got a decoder, which has its own {name}",
-        )
-        for name, value in {
-            "stop": "x",
-            "conditions": STOPS,
-            "prompt_token_ids": [1],
-            "byte_fallback": "exact",
-        }.items()
-    ),
-    (
-        "a tokenizer for wrap",
-        partial(wrap, [1], TOKENIZER),
-        TypeError,
-        "or a TextStopDecoder, not <MockTokenizer",
-    ),
-    ("None for wrap", partial(wrap, [1], None), TypeError, "decoder must be a DecodeStream"),
-    (
-        "a path for a tokenizer",
-        [partial(kind, "path") for kind in DECODERS],
-        TypeError,
-        "must have a method decode(token_ids, ...), got 'path'; load_tokenizer(path) returns one",
-    ),
-    (
-        "a class for a tokenizer",
-        [partial(kind, MockTokenizer) for kind in DECODERS],
-        TypeError,
-        "a tokenizer must be an object, got the class MockTokenizer",
-    ),
-    (
-        "source and tokenizer swapped",
-        [partial(function, TOKENIZER, [1]) for function in (iter_chunks, stream)],
-        TypeError,
-        "a tokenizer must have a method decode(token_ids, ...), got [1]",
-    ),
-    (
-        "a decoder of another tokenizer",
-        partial(DecoderPool(TOKENIZER).adopt, "a", StopSequenceDecoder(MockTokenizer())),
-        ValueError,
-        "another tokenizer object",
-    ),
-    # Sources.
-    (
-        "a coroutine",
-        lambda: stream(to_be_awaited(), TOKENIZER),
-        TypeError,
-        "await it, and pass its",
-    ),
-    ("a function", opened(source=to_be_awaited), TypeError, "call it, and pass its result"),
-    ("an async source", read(engine()), TypeError, "use stream() or wrap()"),
-    ("a queue", lambda: stream(asyncio.Queue(), TOKENIZER), TypeError, "or use a TokenQueue"),
-    ("a plain queue", read(queue.Queue()), TypeError, "write iter(queue.get, None)"),
-    *(
-        (f"the source {source!r}", opened(source=source), TypeError, "iterable of outputs, not")
-        for source in ("text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None)
-    ),
-    # Options of reading.
-    (
-        "ids is no function",
-        opened(ids="token_ids"),
-        TypeError,
-        "ids must be a plain function of an",
-    ),
-    ("ids is async", opened(ids=to_be_awaited), TypeError, "ids must be a plain function of an"),
-    ("on_stop is text", opened(on_stop="abort"), TypeError, "on_stop must be callable without arg"),
-    ("on_stop is async", read([1], on_stop=to_be_awaited), TypeError, "on_stop must be a plain f"),
-    ("index is text", opened(index="0"), TypeError, "index must be an integer of at least 0, not"),
-    ("index is a bool", opened(index=True), TypeError, "index must be an integer of at least 0"),
-    ("index is negative", opened(index=-1), ValueError, "index must be an integer of at least 0"),
-    ("chunk_by", opened(chunk_by="word"), ValueError, "chunk_by must be 'output' or 'token', not"),
-    ("finish_reason", opened(finish_reason="eos"), ValueError, "finish_reason must be one of"),
-    (
-        "the reason of a flush",
-        lambda: StopSequenceDecoder(TOKENIZER).flush("eos"),
-        ValueError,
-        "finish_reason must be one of",
-    ),
-    ("byte_fallback", opened(byte_fallback="lazy"), ValueError, "byte_fallback"),
-    ("unknown_ids", opened(unknown_ids="ignore"), ValueError, "unknown_ids"),
-    (
-        "options of tables on the windowed route",
-        [
-            partial(DecodeStream, WINDOWED, **{name: value})
-            for name, value in {"byte_fallback": "exact", "unknown_ids": "replace"}.items()
-        ],
-        ValueError,
-        "windowed route",
-    ),
-    (
-        "bytes and spans on the windowed route",
-        [
-            lambda: DecodeStream(WINDOWED).step_bytes(1),
-            lambda: DecodeStream(WINDOWED).flush_bytes(),
-            lambda: DecodeStream(WINDOWED, spans=True),
-        ],
-        ValueError,
-        "bytes route",
-    ),
-    (
-        "spans of replaced text",
-        made(DecodeStream, spans=True, clean_up_tokenization_spaces=True),
-        ValueError,
-        "clean-up",
-    ),
-    (
-        "spans that were not asked for",
-        [kind(TOKENIZER).take_spans for kind in DECODERS[:2]],
-        ValueError,
-        "spans=True",
-    ),
-    (
-        "a decode without skip_special_tokens",
-        partial(DecodeStream, NoOptions()),
-        TypeError,
-        "decode() must take skip_special_tokens",
-    ),
-    ("append_text", lambda: Sequence(WINDOWED).append_text("a"), TypeError, "that encodes"),
-    *(
-        (f"truncate({length!r})", partial(Sequence(TOKENIZER).truncate, length), kind, "num_tokens")
-        for kind, lengths in ((ValueError, (-1, 1)), (TypeError, (0.0, False, None)))
-        for length in lengths
-    ),
-    ("a step after the end", lambda: ended().step(1), FinishedError, "reset()"),
-    # Flags: the text "false", as in a file of settings, would count as true.
-    *(
-        (f"the flag {name}", call, TypeError, f"{name} must be True or False, not 'false'")
-        for name, call in {
-            "cumulative": opened(cumulative="false"),
-            "return_token_ids": [
-                *opened(return_token_ids="false"),
-                made(DecoderPool, return_token_ids="false"),
-            ],
-            "spans": [
-                *opened(spans="false"),
-                *(made(kind, spans="false") for kind in DECODERS[:2]),
-            ],
-            "skip_special_tokens": [made(kind, skip_special_tokens="false") for kind in DECODERS],
-            "clean_up_tokenization_spaces": opened(clean_up_tokenization_spaces="false"),
-            "ignore_eos": opened(ignore_eos="false"),
-            "starts_inside": opened(starts_inside="false"),
-            "strict": partial(load_tokenizer, "no/model", strict="false"),
-            "allow_download": partial(load_tokenizer, "no/model", allow_download="false"),
-        }.items()
-    ),
-    # Ids.
-    (
-        "several ids for step",
-        lambda: DecodeStream(TOKENIZER).step([1]),
-        TokenIdError,
-        "token 0 is of type list: [1]; a token id is an integer from 0 to 4294967295",
-    ),
-    (
-        "an unknown id",
-        lambda: DecodeStream(TOKENIZER, unknown_ids="error").step(10**6),
-        TokenIdError,
-        "unknown_ids='skip'",
-    ),
-    (
-        "one id for feed",
-        lambda: DecodeStream(TOKENIZER).feed(1),
-        TypeError,
-        "token ids must be a list or an array, not int",
-    ),
-    (
-        "text for ids",
-        lambda: DecodeStream(TOKENIZER).feed("Hi"),
-        TypeError,
-        "tokenizer.encode(text).ids returns the ids of a text",
-    ),
-    (
-        "text for an id",
-        [
-            lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),
-            lambda: DecodeStream(TOKENIZER, ["Hi"]),
-            lambda: TOKENIZER.decode(["Hi"]),
-        ],
-        TokenIdError,
-        "tokenizer.encode(text).ids returns the ids of a text",
-    ),
-    (
-        "a float",
-        lambda: DecodeStream(TOKENIZER).step(np.float32(1)),
-        TokenIdError,
-        "token 0 is of type float32",
-    ),
-    (
-        "an array of several rows",
-        [
-            lambda: DecodeStream(TOKENIZER).step_batch(TABLE),
-            lambda: StopSequenceDecoder(TOKENIZER, prompt_token_ids=TABLE),
-            lambda: Sequence(TOKENIZER, TABLE),
-            *opened(source=TABLE),
-            lambda: TokenQueue().put(TABLE),
-            lambda: raised_in_pool(TABLE),
-        ],
-        TypeError,
-        SEVERAL,
-    ),
-    ("rows as outputs", [read([[1], TABLE]), read([{"token_ids": TABLE}])], TypeError, SEVERAL),
-    *(
-        (
-            f"the prompt {prompt!r}",
-            [*opened(prompt_token_ids=prompt), made(DecodeStream, prompt_token_ids=prompt)],
-            TypeError,
-            "prompt_token_ids must be a list or an array of ids, not ",
-        )
-        for prompt in ("Hi", b"Hi", None, 5, {"input_ids": [1]}, {1, 2})
-    ),
-    (
-        "ids= returns something else",
-        read([1], ids=lambda _: {"text": "Hi"}),
-        SourceError,
-        "which ids= returned; expected",
-    ),
-    # Loops and blocks.
-    (
-        "a swapped response",
-        lambda: EventStreamResponse(
-            stream(engine(), TOKENIZER),
-            CompletionEncoder(response_id="cmpl-1", model="tiny", created=0),
+            partial(StopSequenceDecoder, STOPS, TOKENIZER),
+            "conditions must be StopConditions, not <MockTokenizer",
         ),
-        TypeError,
-        "write EventStreamResponse(encoder, stream)",
-    ),
-    # Snapshots.
-    *(
         (
-            f"{kind.__name__}.restore of JSON",
-            partial(kind.restore, TOKENIZER, json.dumps(DecodeStream(TOKENIZER).snapshot())),
-            SnapshotError,
+            [
+                *opened(conditions=STOPS, max_tokens=1, unknown_ids="skip"),
+                partial(DecoderPool(TOKENIZER).add, "a", STOPS, max_tokens=1),
+                partial(StopSequenceDecoder, TOKENIZER, STOPS, max_tokens=1),
+                partial(TextStopDecoder, STOPS, max_tokens=1),
+            ],
+            "got conditions and max_tokens: pass one StopConditions, or only its parts",
+        ),
+        (partial(StopConditions, "x", "y"), "token_ids is of type str: 'y'"),
+        (partial(StopConditions, [1, 2]), "pass token ids as stop_token_ids"),
+        (
+            partial(StopConditions, re.compile("a")),
+            "pass its pattern as stop_regex, with its flags in it, such as (?i)",
+        ),
+        # Decoders and tokenizers.
+        (partial(stream, [1], StopSequenceDecoder(TOKENIZER)), "write wrap(source, decoder)"),
+        *(
+            (
+                partial(iter_chunks, [1], StopSequenceDecoder(TOKENIZER), **{name: value}),
+                f"got a decoder, which has its own {name}",
+            )
+            for name, value in {
+                "stop": "x",
+                "conditions": STOPS,
+                "prompt_token_ids": [1],
+                "byte_fallback": "exact",
+            }.items()
+        ),
+        (partial(wrap, [1], TOKENIZER), "or a TextStopDecoder, not <MockTokenizer"),
+        (partial(wrap, [1], None), "decoder must be a DecodeStream"),
+        (partial(TextStopDecoder, "User:"), "StopConditions"),
+        (divided({}), "sections must be a mapping of names to markers"),
+        (divided(["a"]), "sections must be a mapping of names to markers"),
+        (divided({"": ("a", "b")}), "a name must be a string and not empty, got ''"),
+        (divided({"r": "ab"}), "expected pairs of an opening and a closing marker"),
+        *(
+            (partial(TextStopDecoder().step, each), "text must be a string")
+            for each in (None, b"b")
+        ),
+        (
+            [partial(kind, "path") for kind in DECODERS],
+            "must have a method decode(token_ids, ...), got 'path'; load_tokenizer(path) returns",
+        ),
+        (
+            [partial(kind, MockTokenizer) for kind in DECODERS],
+            "a tokenizer must be an object, got the class MockTokenizer",
+        ),
+        (
+            [partial(function, TOKENIZER, [1]) for function in (iter_chunks, stream)],
+            "a tokenizer must have a method decode(token_ids, ...), got [1]",
+        ),
+        (partial(DecodeStream, NoOptions()), "decode() must take skip_special_tokens"),
+        (lambda: Sequence(WINDOWED).append_text("a"), "that encodes"),
+        # Sources.
+        (lambda: stream(to_be_awaited(), TOKENIZER), "await it, and pass its"),
+        (opened(source=to_be_awaited), "call it, and pass its result"),
+        (read(engine()), "use stream() or wrap()"),
+        (lambda: stream(asyncio.Queue(), TOKENIZER), "or use a TokenQueue"),
+        (read(queue.Queue()), "write iter(queue.get, None)"),
+        *(
+            (opened(source=source), "iterable of outputs, not")
+            for source in ("text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None)
+        ),
+        # Options of reading.
+        (opened(ids="token_ids"), "ids must be a plain function of an"),
+        (opened(ids=to_be_awaited), "ids must be a plain function of an"),
+        (opened(on_stop="abort"), "on_stop must be callable without arg"),
+        (read([1], on_stop=to_be_awaited), "on_stop must be a plain f"),
+        (opened(index="0"), "index must be an integer of at least 0, not"),
+        (opened(index=True), "index must be an integer of at least 0"),
+        *((partial(Sequence(TOKENIZER).truncate, n), "num_tokens") for n in (0.0, False, None)),
+        # Flags: the text "false", as in a file of settings, would count as true.
+        *(
+            (call, f"{name} must be True or False, not 'false'")
+            for name, call in {
+                "cumulative": opened(cumulative="false"),
+                "return_token_ids": [
+                    *opened(return_token_ids="false"),
+                    made(DecoderPool, return_token_ids="false"),
+                ],
+                "spans": [
+                    *opened(spans="false"),
+                    *(made(kind, spans="false") for kind in DECODERS[:2]),
+                ],
+                "skip_special_tokens": [
+                    made(kind, skip_special_tokens="false") for kind in DECODERS
+                ],
+                "clean_up_tokenization_spaces": opened(clean_up_tokenization_spaces="false"),
+                "ignore_eos": opened(ignore_eos="false"),
+                "starts_inside": opened(starts_inside="false"),
+                "strict": partial(load_tokenizer, "no/model", strict="false"),
+                "allow_download": partial(load_tokenizer, "no/model", allow_download="false"),
+            }.items()
+        ),
+        # Ids.
+        (lambda: DecodeStream(TOKENIZER).feed(1), "token ids must be a list or an array, not int"),
+        (
+            lambda: DecodeStream(TOKENIZER).feed("Hi"),
+            "tokenizer.encode(text).ids returns the ids of a text",
+        ),
+        (
+            [
+                lambda: DecodeStream(TOKENIZER).step_batch(TABLE),
+                lambda: StopSequenceDecoder(TOKENIZER, prompt_token_ids=TABLE),
+                lambda: Sequence(TOKENIZER, TABLE),
+                *opened(source=TABLE),
+                lambda: TokenQueue().put(TABLE),
+                lambda: raised_in_pool(TABLE),
+                read([[1], TABLE]),
+                read([{"token_ids": TABLE}]),
+            ],
+            SEVERAL,
+        ),
+        *(
+            (
+                [*opened(prompt_token_ids=prompt), made(DecodeStream, prompt_token_ids=prompt)],
+                "prompt_token_ids must be a list or an array of ids, not ",
+            )
+            for prompt in ("Hi", b"Hi", None, 5, {"input_ids": [1]}, {1, 2})
+        ),
+        (
+            lambda: EventStreamResponse(
+                stream(engine(), TOKENIZER),
+                CompletionEncoder(response_id="cmpl-1", model="tiny", created=0),
+            ),
+            "write EventStreamResponse(encoder, stream)",
+        ),
+        (
+            [partial(kind.restore, {"format": 1}, TOKENIZER) for kind in DECODERS],
+            "a tokenizer must have a method decode(token_ids, ...), got {'format': 1}",
+        ),
+        # Queues.
+        (lambda: TokenQueue().put("text"), "token ids must be"),
+        (lambda: TokenQueue().put({1: 2}), "token ids must be"),
+        (lambda: TokenQueue().fail("oops"), "fail() takes an exception, not 'oops'"),
+        (partial(TokenQueue, 1.5), "maxsize must be"),
+    ],
+    ValueError: [
+        (
+            made(StopSequenceDecoder, starts_inside=True),
+            "starts_inside needs ignore_stops_between (or, in a stream, sections)",
+        ),
+        (opened(stop=""), "an empty stop would match everywhere"),
+        (divided({"r": []}), "sections['r'] has no markers"),
+        (divided({"r": None}), "sections['r'] has no markers"),
+        (divided({"r": ("a", "a")}), "the opening and the closing marker are both 'a'"),
+        (divided({"r": ("a", "b"), "q": ("a", "c")}), "'a' opens two sections"),
+        *(
+            (
+                [
+                    partial(each, [], TextStopDecoder(), **{name: value})
+                    for each in (wrap, iter_chunks)
+                ],
+                "are for token ids, but a TextStopDecoder reads text",
+            )
+            for name, value in {
+                "ids": list,
+                "cumulative": True,
+                "index": 0,
+                "return_token_ids": True,
+            }.items()
+        ),
+        (
+            partial(DecoderPool(TOKENIZER).adopt, "a", StopSequenceDecoder(MockTokenizer())),
+            "another tokenizer object",
+        ),
+        (opened(index=-1), "index must be an integer of at least 0"),
+        (opened(chunk_by="word"), "chunk_by must be 'output' or 'token', not"),
+        (opened(finish_reason="eos"), "finish_reason must be one of"),
+        (lambda: StopSequenceDecoder(TOKENIZER).flush("eos"), "finish_reason must be one of"),
+        (lambda: TextStopDecoder().flush("eos"), "finish_reason must be one of"),
+        (opened(byte_fallback="lazy"), "byte_fallback"),
+        (opened(unknown_ids="ignore"), "unknown_ids"),
+        (
+            [
+                partial(DecodeStream, WINDOWED, **{name: value})
+                for name, value in {"byte_fallback": "exact", "unknown_ids": "replace"}.items()
+            ],
+            "windowed route",
+        ),
+        (
+            [
+                lambda: DecodeStream(WINDOWED).step_bytes(1),
+                lambda: DecodeStream(WINDOWED).flush_bytes(),
+                lambda: DecodeStream(WINDOWED, spans=True),
+            ],
+            "bytes route",
+        ),
+        (made(DecodeStream, spans=True, clean_up_tokenization_spaces=True), "clean-up"),
+        ([kind(TOKENIZER).take_spans for kind in DECODERS[:2]], "spans=True"),
+        *((partial(Sequence(TOKENIZER).truncate, length), "num_tokens") for length in (-1, 1)),
+        (partial(TokenQueue, 0), "maxsize must be"),
+        (
+            partial(StopConditions.from_json, {"stops": ["a"], "limits": None, "max_tokens": 3}),
+            "unknown stop conditions: limits, stops; expected stop, ",
+        ),
+        # Conditions about tokens, for a decoder of text.
+        *(
+            (partial(TextStopDecoder, StopConditions(**{name: value})), name)
+            for name, value in {
+                "stop_token_ids": [1],
+                "visible_stop_token_ids": [1],
+                "eos_token_ids": [1],
+                "min_tokens": 1,
+                "max_tokens": 1,
+                "ignore_eos": True,
+            }.items()
+        ),
+        (partial(TextStopDecoder, stop="x", ignore_stops_between=("<", 7)), "id 7"),
+    ],
+    FinishedError: [(lambda: ended().step(1), "reset()")],
+    TokenIdError: [
+        (
+            lambda: DecodeStream(TOKENIZER).step([1]),
+            "token 0 is of type list: [1]; a token id is an integer from 0 to 4294967295",
+        ),
+        (lambda: DecodeStream(TOKENIZER, unknown_ids="error").step(10**6), "unknown_ids='skip'"),
+        (
+            [
+                lambda: StopSequenceDecoder(TOKENIZER).step("Hi"),
+                lambda: DecodeStream(TOKENIZER, ["Hi"]),
+                lambda: TOKENIZER.decode(["Hi"]),
+            ],
+            "tokenizer.encode(text).ids returns the ids of a text",
+        ),
+        (lambda: DecodeStream(TOKENIZER).step(np.float32(1)), "token 0 is of type float32"),
+    ],
+    SourceError: [(read([1], ids=lambda _: {"text": "Hi"}), "which ids= returned; expected")],
+    SnapshotError: [
+        (
+            [
+                partial(kind.restore, TOKENIZER, json.dumps(DecodeStream(TOKENIZER).snapshot()))
+                for kind in DECODERS
+            ],
             "must be a dict, not str; write json.loads(snapshot)",
-        )
-        for kind in DECODERS
-    ),
-    *(
+        ),
         (
-            f"{kind.__name__}.restore of a decoder",
-            partial(kind.restore, TOKENIZER, StopSequenceDecoder(TOKENIZER)),
-            SnapshotError,
+            [partial(kind.restore, TOKENIZER, StopSequenceDecoder(TOKENIZER)) for kind in DECODERS],
             "must be a dict, not StopSequenceDecoder",
-        )
-        for kind in DECODERS
-    ),
-    *(
-        (
-            f"{kind.__name__}.restore of a {other.__name__}",
-            partial(kind.restore, TOKENIZER, other(TOKENIZER).snapshot()),
-            SnapshotError,
-            f"the snapshot is of a {other.__name__}; write {other.__name__}.restore(...)",
-        )
-        for kind in DECODERS
-        for other in DECODERS
-        if kind is not other
-    ),
-    (
-        "restore without a tokenizer",
-        [partial(kind.restore, {"format": 1}, TOKENIZER) for kind in DECODERS],
-        TypeError,
-        "a tokenizer must have a method decode(token_ids, ...), got {'format': 1}",
-    ),
-]
+        ),
+        *(
+            (
+                partial(kind.restore, TOKENIZER, other(TOKENIZER).snapshot()),
+                f"the snapshot is of a {other.__name__}; write {other.__name__}.restore(...)",
+            )
+            for kind in DECODERS
+            for other in DECODERS
+            if kind is not other
+        ),
+    ],
+}
+"""Wrong calls, by the class of their error, and a part of the message."""
 
 
 @pytest.mark.parametrize(
-    ("call", "kind", "fragment"),
+    ("kind", "call", "fragment"),
     [
-        pytest.param(call, kind, fragment, id=f"{name}-{place}" if place else name)
-        for name, calls, kind, fragment in CALLS
-        for place, call in enumerate(calls if isinstance(calls, list) else [calls])
+        pytest.param(kind, call, fragment, id=fragment)
+        for kind, rows in CALLS.items()
+        for calls, fragment in rows
+        for call in (calls if isinstance(calls, list) else [calls])
     ],
 )
-def test_what_a_wrong_call_says(call: Call, kind: type[Exception], fragment: str) -> None:
+def test_what_a_wrong_call_says(kind: type[Exception], call: Call, fragment: str) -> None:
     with pytest.raises(kind) as raised:
         call()
-    assert isinstance(raised.value, kind)
     assert fragment in str(raised.value)
 
 
@@ -467,3 +409,49 @@ def test_an_id_out_of_range_is_not_taken_for_something_else() -> None:
     with pytest.raises(TokenIdError) as raised:
         list(iter_chunks([[1, -1]], TOKENIZER))
     assert not hasattr(raised.value, "__notes__")
+
+
+GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
+
+
+def stream_cumulative() -> None:
+    async def engine() -> AsyncIterator[list[int]]:
+        for output in GROWING:
+            yield output
+
+    async def read() -> None:
+        async for _ in stream(engine(), TOKENIZER):
+            pass
+
+    anyio.run(read)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: list(iter_chunks(GROWING, TOKENIZER)),
+        stream_cumulative,
+        lambda: load_tokenizer(DEMO),
+        lambda: HybridTokenizer(DEMO),
+    ],
+)
+def test_a_warning_points_to_the_caller(
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sometimes")  # which both ways to load warn of
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    ours = [each for each in caught if each.category is StreamdecWarning]
+    assert ours
+    assert {Path(each.filename) for each in ours} == {Path(__file__)}
+
+
+@pytest.mark.parametrize(("name", "count"), [(7, 1), (None, 0)])
+def test_a_module_without_a_usual_name_can_be_warned(name: Any, count: int) -> None:
+    """Python drops the warnings of a module whose name is None."""
+    names = {"__name__": name, "open": iter_chunks, "mock": TOKENIZER, "growing": GROWING}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exec("chunks = [*open(growing, mock)]", names)
+    assert len(caught) == count

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -20,10 +20,6 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 CHANGELOG, CONTRIBUTING, POLICY = map(
     Page, ["CHANGELOG.md", "CONTRIBUTING.md", "docs/reference/compatibility.md"]
 )
-TEMPLATE = ROOT / ".github" / "ISSUE_TEMPLATE" / "wrong-text.yml"
-
-
-# --- versions -------------------------------------------------------------------------------------
 
 
 def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
@@ -35,21 +31,11 @@ def test_the_changelog_has_this_version_and_known_kinds_of_changes() -> None:
     assert set(re.findall(r"^### (.+)$", CHANGELOG.text, re.MULTILINE)) <= kinds
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 def _exists(name: str) -> bool:
-    """Whether ``a.b.c`` can be had, by imports and attributes."""
-    parts = name.split(".")
-    found: Any = importlib.import_module(parts[0])
-    for number, part in enumerate(parts[1:], start=2):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            try:
-                found = importlib.import_module(".".join(parts[:number]))
-            except ModuleNotFoundError:
-                return False
+    try:
+        resolve_name(name)
+    except (AttributeError, ImportError):
+        return False
     return True
 
 
@@ -93,9 +79,6 @@ def test_the_files_of_the_sdist_exist() -> None:
     assert beside <= set(included)
 
 
-# --- the description on a package index, and the workflow -----------------------------------------
-
-
 def _on_the_index(text: str) -> str:
     """README.md as the build rewrites it, with the version of a release."""
     hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
@@ -118,9 +101,6 @@ def test_links_and_images_of_the_description_are_absolute() -> None:
         else:
             kind = "raw" if path.endswith(".svg") else "blob"
             assert address == f"{source}/{kind}/v{version}/{path}"
-
-
-# --- what is to be done ---------------------------------------------------------------------------
 
 
 def test_the_bug_case_of_the_guide_is_valid() -> None:

@@ -12,8 +12,6 @@ README = Page("README.md")
 FEATURES = Page("docs/reference/features.md")
 PROOF = Page("docs/explanation/proof.md")
 
-# --- the first screen -----------------------------------------------------------------------------
-
 READ = """
 import anyio
 async def engine():
@@ -64,9 +62,6 @@ def test_the_figures_of_the_guarantees_are_those_of_the_page_of_proof() -> None:
     assert "1,000,000 tokens" in Page("docs/explanation/performance.md", "Long streams").text
 
 
-# --- commands -------------------------------------------------------------------------------------
-
-
 def test_one_line_installs_and_runs_the_demo() -> None:
     (line,) = [line for line in README.commands if line.endswith("streamdec demo")]
     assert line.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install ")
@@ -93,9 +88,6 @@ def test_one_line_installs_and_passes_the_tests_and_is_the_line_that_ci_runs() -
     # The pattern with which .ci/run takes the line out of the README.
     (pattern,) = re.findall(r"grep -m 1 -E '([^']+)' README\.md", (ROOT / ".ci/run").read_text())
     assert re.findall(f"{pattern}.*", README.text, re.MULTILINE) == [line]
-
-
-# --- figures, laws, tables ------------------------------------------------------------------------
 
 
 COLUMNS = {
@@ -144,8 +136,6 @@ def test_every_engine_with_a_page_is_in_the_table() -> None:
     rows = [line for line in README.text.splitlines() if "](docs/how-to/engines.md" in line]
     assert [engine for engine in engines if not any(engine in row for row in rows)] == []
 
-
-# --- links ----------------------------------------------------------------------------------------
 
 LINK = re.compile(r"""(?:\]\(|\b(?:src|srcset)=")([^"):\s]+)[")]""")
 

@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -26,13 +27,12 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
-from streamdec import (
-    Sequence as TextSequence,
-)
+from streamdec import Sequence as TextSequence
 from streamdec.bulk import decode_arrow, decode_rollouts
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.testing.subjects import subject_of
+from tests.support.wrappers import Decoding
 from tests.support.zoo import TEXT, UNCOMPILED, ZOO
 
 ALL: dict[str, Any] = {"skip_special_tokens": False}
@@ -59,13 +59,6 @@ class Fast:
         return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
 
 
-class Slow:
-    """A tokenizer that only decodes."""
-
-    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return "".join(map(chr, token_ids))
-
-
 # --- the entry points -----------------------------------------------------------------------------
 
 Read = Callable[[Any, list[int]], tuple[Any, str]]
@@ -79,7 +72,6 @@ def _fed(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
 
 
 def _restored(kind: Any, tokenizer: Any, ids: list[int]) -> tuple[Any, str]:
-    """A decoder of a wrapper that was made by hand for half of the ids, then restored."""
     made = kind(HuggingFaceTokenizer(getattr(tokenizer, "backend_tokenizer", tokenizer)), **ALL)
     half = len(ids) // 2
     first = made.feed(ids[:half])
@@ -189,18 +181,14 @@ def test_an_object_is_wrapped_once() -> None:
 
 def test_threads_wrap_an_object_once() -> None:
     library = ZOO["byte_level_trained"]()
-    barrier, found = threading.Barrier(8), []
+    barrier = threading.Barrier(8)
 
-    def run() -> None:
+    def wrapped(_: int) -> Any:
         barrier.wait()
-        found.append(DecodeStream(library).tokenizer)
+        return DecodeStream(library).tokenizer
 
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({*map(id, found)}) == 1
+    with ThreadPoolExecutor(8) as pool:
+        assert len({*map(id, [*pool.map(wrapped, range(8))])}) == 1
 
 
 def test_a_wrapped_object_is_freed_and_can_be_copied() -> None:
@@ -277,7 +265,9 @@ def test_what_is_no_tokenizer_is_an_error(wrong: Any) -> None:
             make(wrong)
 
 
-@pytest.mark.parametrize("make", [Slow, lambda: Own(ZOO["wordpiece"]())], ids=["slow", "own"])
+@pytest.mark.parametrize(
+    "make", [lambda: Decoding(str), lambda: Own(ZOO["wordpiece"]())], ids=["slow", "own"]
+)
 def test_an_object_with_only_decode_is_logged_once(
     make: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ from streamdec.trace.records import Trace, Verdict
 _UNKNOWN_TO_DECODE = {"clean_up_tokenization_spaces": True, "unknown_ids": "replace"}
 _SHOWN = 24  # characters around a difference
 _EXACT = 'except runs of bad bytes; byte_fallback="exact" outputs them as decode() does'
+_SPOILED = "except characters of the prompt in a run of bytes that later ids made invalid"
 
 
 def verdict_on(
@@ -125,6 +126,11 @@ class _Reference:
         """Yield ``whole(count)`` and other correct texts, each with a remark."""
         whole = self.whole(count)
         yield whole, ""
+        # Characters of the prompt stay whole, also if later bytes make their run invalid.
+        at = _same(self.before, whole)
+        spoiled = self.before[:at] + "\ufffd" * len(self.before[at:].encode())
+        if whole.startswith(spoiled):
+            yield self.before + whole[len(spoiled) :], _SPOILED
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
             # The text must be the eager one of these ids, and the exact one must be decode()'s.
             yield self._streamed(count, "eager"), _EXACT

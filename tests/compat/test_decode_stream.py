@@ -8,17 +8,20 @@ from __future__ import annotations
 import array
 import copy
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models
+import tokenizers.decoders
+from fastokens import _native as fastokens
+from fastokens._compat import _TokenizerShim
+from tokenizers import Tokenizer, decoders, models
 from tokenizers.decoders import DecodeStream
 
 from streamdec import SnapshotError
-from streamdec.compat import TokenizersDecodeStream
+from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
 from tests.support.zoo import ZOO, shared_tokenizers
 
 TEXT = """Größe: naïve café, 你好，世界！ 👩‍👩‍👧 🇪🇺
@@ -30,7 +33,6 @@ BOTH = [pytest.param(DecodeStream, id="theirs"), pytest.param(TokenizersDecodeSt
 
 
 def texts(stream: Any, tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each step."""
     return [stream.step(tokenizer, token_id) or "" for token_id in ids]
 
 
@@ -50,9 +52,6 @@ def clean_start(tokenizer: Tokenizer, ids: Sequence[int], start: int) -> int:
 @pytest.fixture
 def tokenizer() -> Tokenizer:
     return ZOO["byte_level_trained"]()
-
-
-# --- the same text --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,6 @@ def test_a_prompt_that_ends_inside_a_character_is_not_output(
     place = next(n for n in range(1, len(ids)) if tokenizer.decode(ids[:n]).endswith("\ufffd"))
     rest = tokenizer.decode(ids)[len(tokenizer.decode(ids[:place]).rstrip("\ufffd")) :]
     assert "".join(texts(TokenizersDecodeStream(ids[:place], skip), tokenizer, ids[place:])) == rest
-
-
-# --- the same interface ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", BOTH)
@@ -204,24 +200,7 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
             assert stream._stream.num_tokens == 1, "of several ids none is taken"
 
 
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("skip", [True, False])
-def test_tokens_that_are_added_between_streams_are_known(tokenizer: Tokenizer, skip: bool) -> None:
-    """Ids that were unknown, of which one is special."""
-    ids = [len(tokenizer.get_vocab()) + n for n in range(2)]
-    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == ["", ""]
-    tokenizer.add_tokens([AddedToken("<new>", normalized=False)])
-    tokenizer.add_special_tokens([AddedToken("<special>", normalized=False)])
-    expected = texts(DecodeStream(None, skip), tokenizer, ids)
-    assert expected == ["<new>", "" if skip else "<special>"]
-    assert texts(TokenizersDecodeStream(None, skip), tokenizer, ids) == expected
-
-
-def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
-    tokenizer: Tokenizer,
-) -> None:
+def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("😀").ids
     stream = TokenizersDecodeStream()
     stream.step(tokenizer, ids[0])
@@ -229,9 +208,6 @@ def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(
         stream.step(ZOO["wordpiece"](), ids[1])
     twin = Tokenizer.from_str(tokenizer.to_str())
     assert "".join(texts(stream, twin, ids[1:])) == "😀"
-
-
-# --- copies ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
@@ -257,3 +233,90 @@ def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> 
     stream = TokenizersDecodeStream(prompt)
     prompt += ids[1:]
     assert "".join(texts(stream, tokenizer, ids[1:])) == "😀"
+
+
+def place() -> Any:
+    """What vLLM finds."""
+    return tokenizers.decoders.DecodeStream
+
+
+@pytest.fixture(autouse=True)
+def _is_restored() -> Iterator[None]:
+    yield
+    assert place() is DecodeStream
+
+
+def leaks(tokenizer: Any) -> bool:
+    """Whether the patched stream outputs a prompt that ends inside a character."""
+    ids = tokenizer.encode("Größe 😀").ids
+    stream = place()(ids=ids[:-1], skip_special_tokens=True)
+    text: str = stream.step(tokenizer, ids[-1])
+    assert text.endswith("😀")
+    return text != "😀"
+
+
+def test_the_patched_class_is_used_until_the_patch_is_undone(tokenizer: Tokenizer) -> None:
+    patch = patch_decode_stream()
+    assert place() is TokenizersDecodeStream
+    assert not leaks(tokenizer)
+    patch.undo()
+    assert place() is DecodeStream
+    assert leaks(tokenizer)
+    patch.undo()
+    assert place() is DecodeStream
+
+
+def test_undoing_the_last_patch_restores_the_library() -> None:
+    first, second, third = (patch_decode_stream() for _ in range(3))
+    first.undo()
+    first.undo()
+    assert place() is TokenizersDecodeStream
+    with third:
+        second.undo()
+        assert place() is TokenizersDecodeStream
+    assert place() is DecodeStream
+
+
+def test_existing_streams_continue_after_the_patch_is_undone(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("😀").ids
+    with patch_decode_stream():
+        stream = place()()
+        stream.step(tokenizer, ids[0])
+    assert [stream.step(tokenizer, token_id) for token_id in ids[1:]][-1] == "😀"
+
+
+def test_ours_over_that_of_fastokens(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hands its own kind of tokenizer to the stream."""
+    monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)
+    shim = _TokenizerShim(tokenizer)
+    assert leaks(shim)
+    with patch_decode_stream():
+        assert not leaks(shim)
+        assert not leaks(tokenizer)
+        first, second = (place()() for _ in range(2))
+        first.step(shim, 0)
+        second.step(shim, 0)
+        assert first._stream.tokenizer is second._stream.tokenizer
+    assert place() is fastokens.DecodeStream
+    monkeypatch.undo()
+
+
+def test_tokenizers_that_cannot_be_read_are_left_to_fastokens(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = _TokenizerShim(tokenizer)
+    monkeypatch.setattr(_TokenizerShim, "to_str", lambda _: "{}")
+    with patch_decode_stream():
+        assert not leaks(shim)
+        stream = place()()
+        stream.step(shim, 0)
+        assert stream._stream.tokenizer is shim
+
+
+def test_the_patch_of_fastokens_over_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    patch = patch_decode_stream()
+    monkeypatch.setattr(tokenizers.decoders, "DecodeStream", fastokens.DecodeStream)
+    patch.undo()
+    assert place() is fastokens.DecodeStream
+    monkeypatch.undo()
+    tokenizers.decoders.DecodeStream = DecodeStream  # type: ignore[misc]

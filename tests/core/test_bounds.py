@@ -13,86 +13,23 @@ from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceD
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
-from streamdec.core.shared_tables import table_for
 from streamdec.protocols import BPESuffix
-from tests.support.wrappers import Bare
+from tests.core.test_table import table_of
 
 TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
 A, LEAD, MIDDLE, LAST, SKIPPED, OTHER_SKIPPED, EMPTY, STOP, MARKER, AB = range(len(TOKENS))
 SPECIAL = [SKIPPED, OTHER_SKIPPED]
 UNKNOWN = 99
 SILENT = [SKIPPED, EMPTY, UNKNOWN, OTHER_SKIPPED, UNKNOWN, EMPTY, EMPTY, SKIPPED]
-SECTIONS = {"r": ("<t>", "</t>"), "q": (SKIPPED, OTHER_SKIPPED)}
-MOST, MOST_WINDOWED = 100, 1_000
+ONE = {"r": ("<t>", "</t>")}
+SECTIONS = {**ONE, "q": (SKIPPED, OTHER_SKIPPED)}
+MOST = 100
 """The most entries since a clean point that these streams have."""
 
 
 def tokenizer_of(rule: Any = "byte_level") -> MockTokenizer:
     tokens = TOKENS if rule == "byte_level" else [*TOKENS[:-3], b"\n", b"<", b"b"]
     return MockTokenizer.from_tokens(tokens, SPECIAL, rule)
-
-
-# --- ids without bytes
-
-SILENT_CASES: dict[str, tuple[list[int], dict[str, Any], list[int]]] = {
-    "inside a character": ([A, LEAD], {}, [MIDDLE, LAST]),
-    "inside a partial stop": ([A, STOP], {"conditions": StopConditions("\nUser:")}, [A]),
-    "inside a partial marker": ([A, MARKER], {"sections": {"r": ("<t>", "</t>")}}, [A]),
-    "inside a partial marker of a gate": (
-        [A, MARKER],
-        {"conditions": StopConditions("x", ignore_stops_between=("<t>", "</t>"))},
-        [A],
-    ),
-    "markers, inside a character": ([A, LEAD], {"sections": SECTIONS}, [MIDDLE, LAST]),
-    "markers, inside a partial stop": (
-        [A, STOP],
-        {"conditions": StopConditions("\nUser:"), "sections": SECTIONS},
-        [A],
-    ),
-    "all at once": (
-        [A, STOP, LEAD],
-        {"conditions": StopConditions(["\nUs你r", "x"]), "sections": SECTIONS},
-        [MIDDLE, LAST, A],
-    ),
-    "an open run": ([A, LEAD, MIDDLE], {"byte_fallback": "exact"}, [LAST, A]),
-}
-
-
-@pytest.mark.parametrize(
-    ("case", "route"),
-    [
-        (case, route)
-        for case in SILENT_CASES
-        for route in ("bytes", "window")
-        if (case, route) != ("an open run", "window")  # there are no runs in a window
-    ],
-)
-def test_ids_without_bytes_are_only_counted(case: str, route: str) -> None:
-    times = 1_000 if route == "bytes" else 40
-    before, options, after = SILENT_CASES[case]
-    is_run = "byte_fallback" in options
-    tokenizer: Any = tokenizer_of("byte_fallback" if is_run else "byte_level")
-    streamed = tokenizer if route == "bytes" else Bare(tokenizer)
-    decoder = StopSequenceDecoder(streamed, **options)
-    text = decoder.feed(before).text
-    # A token without text closes a run.
-    silent = [each for each in SILENT if each != EMPTY] if is_run else SILENT
-    for place in range(times):
-        chunk = decoder.step(silent[place % len(silent)])
-        text += chunk.text
-        if place % 50 == 0 or place < 50:
-            entries = len(decoder._since)
-            assert entries <= (MOST if route == "bytes" else MOST_WINDOWED)
-            assert len(json.dumps(decoder.snapshot())) <= 600 + 4 * entries
-    assert decoder.num_tokens == len(before) + times
-    restored = StopSequenceDecoder.restore(streamed, json.loads(json.dumps(decoder.snapshot())))
-    assert restored.num_tokens == decoder.num_tokens
-    more = decoder.feed(after)
-    assert restored.feed(after) == more
-    assert restored.flush() == decoder.flush()
-    if route == "bytes":
-        names = [*before, *after]
-        assert text + more.text == tokenizer.decode(names)
 
 
 def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
@@ -110,11 +47,8 @@ def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
         finally:
             tracemalloc.stop()
 
-    peak(100)  # the table learns the ids
-    assert peak(500) < 3 * peak(250)
-
-
-# --- text, stray bytes and markers
+    peak(50)  # the table learns the ids
+    assert peak(240) < 3 * peak(120)
 
 
 class Growing(NamedTuple):
@@ -130,7 +64,27 @@ USER: dict[str, Any] = {"conditions": StopConditions("\nUser:")}
 MARKERS: dict[str, Any] = {
     "sections": {"r": (LEAD, "</t>"), "q": ("<t>", SKIPPED), "s": ("a<t>", LEAD)}
 }
+STOPPING: dict[str, Any] = {"conditions": StopConditions(["\nUs你r", "\nUser:", "x"])}
+FALLBACK = tokenizer_of("byte_fallback")
 GROWING: dict[str, Growing] = {
+    # Ids without bytes.
+    "inside a character": Growing(SILENT, [A, LEAD]),
+    "inside a partial stop": Growing(SILENT, [A, STOP], options=USER),
+    "inside a partial marker": Growing(SILENT, [A, MARKER], options={"sections": ONE}),
+    "inside a partial marker of a gate": Growing(
+        SILENT,
+        [A, MARKER],
+        options={"conditions": StopConditions("x", ignore_stops_between=ONE["r"])},
+    ),
+    "markers, inside a character": Growing(SILENT, [A, LEAD], options={"sections": SECTIONS}),
+    "markers, inside a partial stop and a character": Growing(
+        SILENT, [A, STOP, LEAD], options={"sections": SECTIONS, **STOPPING}
+    ),
+    # A token without text closes a run.
+    "an open run": Growing(
+        [SKIPPED, UNKNOWN, OTHER_SKIPPED], [A, LEAD, MIDDLE], FALLBACK, {"byte_fallback": "exact"}
+    ),
+    # Text, stray bytes and markers.
     "text": Growing([A, AB, A]),
     "whole characters": Growing([LEAD, MIDDLE, LAST]),
     "stray bytes": Growing([LEAD, MIDDLE]),
@@ -180,7 +134,13 @@ def test_a_stream_does_not_grow(name: str, spans: bool) -> None:
         if spans:
             decoder.take_spans()
         assert len(decoder._since) <= MOST
-    assert len(json.dumps(decoder.snapshot())) <= 700 + 4 * len(decoder._since)
+    snapshot = json.dumps(decoder.snapshot())
+    assert len(snapshot) <= 700 + 4 * len(decoder._since)
+    assert decoder.num_tokens == len(before) + 150 * len(ids)
+    restored = StopSequenceDecoder.restore(tokenizer, json.loads(snapshot))
+    for other in ([MIDDLE, LAST, A], [A]):
+        assert restored.fork().feed(other) == decoder.fork().feed(other)
+    assert restored.flush() == decoder.flush()
 
 
 def test_a_stop_that_nearly_matches_after_a_release() -> None:
@@ -226,17 +186,7 @@ def test_a_snapshot_of_prose_is_at_most_300_bytes(place: int) -> None:
         assert len(json.dumps(decoder.snapshot())) <= 300
 
 
-# --- named ids
-
-
-def table_of(tokenizer: MockTokenizer) -> ByteTable:
-    found = table_for(tokenizer)
-    assert isinstance(found, ByteTable)
-    return found
-
-
 def named_in(table: ByteTable, token_ids: range) -> list[int]:
-    """Those of ``token_ids`` that the table looks at by themselves."""
     return [token_id for token_id in token_ids if table.idle_row[token_id][1] & NAMED]
 
 

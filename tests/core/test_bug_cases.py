@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
+from streamdec.testing.expectations import cut_at_stop
 from tests import decoder_laws
 from tests.stop_model import Conditions, Model, Situation
 
@@ -77,7 +79,7 @@ def shared_rows() -> Iterator[dict[str, Any]]:
 
 def test_our_cases_have_all_of_the_collection() -> None:
     ours = {case.id: case for case in bug_cases()}
-    assert len(ours) >= 81
+    assert len(ours) == len(bug_cases()) >= 81
     for row in shared_rows():
         found = ours[row["id"]]
         assert found.tokens == tuple(map(bytes.fromhex, row["token_bytes"]))
@@ -89,3 +91,21 @@ def test_our_cases_have_all_of_the_collection() -> None:
             told = row["note"].rpartition("[matched=")[2].removesuffix("]")
             reason = json.loads(told) if row["expected_finish"] == "stop" else None
             assert found.expected_stop_reason == reason
+
+
+def test_each_case_has_its_source_and_the_result_of_python(case: BugCase) -> None:
+    """An oracle that knows no stream: the bytes that are shown, decoded at once, and cut."""
+    source = case.source.removeprefix("derived from ")
+    assert re.match(r"[\w.-]+/[\w.-]+[# ]|derived", source)
+    assert re.fullmatch(r"[A-Z0-9].*\.", case.note)
+    shown = [token for place, token in enumerate(case.tokens) if place not in case.skipped]
+    text = b"".join(shown).decode("utf-8", "replace")
+    # Nothing may stop within what the first tokens, which are never a part of a stop here, say.
+    ignored = len(b"".join(shown[: case.min_tokens]).decode("utf-8", "replace"))
+    cut = cut_at_stop(text[ignored:], [stop for stop in case.stop if stop])
+    if cut is not None:
+        end = cut.end if case.include_stop_str_in_output else cut.start
+        text = text[: ignored + end]
+    assert text == case.expected_text
+    assert (cut.stop if cut else None) == case.expected_stop_reason
+    assert case.expected_finish == ("stop" if cut else "length")

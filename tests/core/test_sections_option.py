@@ -1,11 +1,11 @@
-"""The option ``sections``: what the oracle (``tests/stop_model.py``) does not draw."""
+"""Sections: what the oracle (``tests/stop_model.py``) does not draw."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +15,10 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
+    load_tokenizer,
 )
+from streamdec.tokenizers import LoadedTokenizer
+from tests.support.files import shared
 from tests.support.wrappers import Bare
 
 TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
@@ -74,8 +77,11 @@ def test_a_stop_that_the_end_completes_may_begin_before_a_marker_by_id() -> None
     assert (last.text, last.finish_reason, last.stop_reason) == ("", "stop", "a\ufffd")
 
 
-def test_markers_that_are_ids_are_left_out_on_the_windowed_route() -> None:
-    decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=IDS)
+@pytest.mark.parametrize("sections", [IDS, ONE])
+def test_markers_are_left_out_on_the_windowed_route(
+    sections: dict[str, tuple[str | int, str | int]],
+) -> None:
+    decoder = StopSequenceDecoder(Bare(TOKENIZER), sections=sections)
     assert decoder.route == "window"
     chunks = [decoder.step(each) for each in (3, 4, 6, 2, 4)]
     assert pieces_of(chunks) == [("r", "a\ufffd"), (None, "a")]
@@ -105,31 +111,6 @@ def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores:
     assert pieces_of(chunks) == [("r", "你你")]
 
 
-@pytest.mark.parametrize("windowed", [False, True])
-@pytest.mark.parametrize("prompt", [[], [0]])
-def test_few_ids_are_kept_while_a_character_is_unfinished(
-    prompt: list[int], windowed: bool
-) -> None:
-    tokenizer = MockTokenizer.from_tokens(
-        [b"\xe4", b"\xbd", b"\xa0", b"<t>", b"</t>", b"a"], special_ids=[3, 4]
-    )
-    decoder = StopSequenceDecoder(
-        Bare(tokenizer) if windowed else tokenizer,
-        prompt_token_ids=prompt,
-        sections={"r": (3, 4), "q": (9, 3)},
-    )
-    sizes = []
-    chunks = [decoder.step(each) for each in (() if prompt else (0,))]
-    for _ in range(40):
-        chunks += [decoder.step(each) for each in (3, 3, 4)]
-        sizes.append(len(decoder.snapshot().get("since", [])))
-    assert max(sizes) < 100
-    assert max(sizes[20:]) <= max(sizes[:20])
-    chunks += [decoder.step(each) for each in (1, 3, 2, 5)]
-    # On the windowed route, a character is of the token that decides it.
-    assert pieces_of(chunks) == ([("r", "你a")] if windowed else [(None, "你"), ("r", "a")])
-
-
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize(
     ("markers", "starts_inside", "is_inherited"),
@@ -149,19 +130,63 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
         assert section_of(decoder) == ("r" if prompt and starts_inside is None else None)
 
 
+THINK = ("<think>", "</think>")
+
+
 @pytest.mark.parametrize(
-    ("sections", "kind", "message"),
+    ("marker", "spelling"),
     [
-        ({}, TypeError, "sections must be a mapping of names to markers"),
-        (["<t>"], TypeError, "sections must be a mapping of names to markers"),
-        ({"": ("a", "b")}, TypeError, "a name must be a string and not empty, got ''"),
-        ({"r": "ab"}, TypeError, "expected pairs of an opening and a closing marker"),
-        ({"r": []}, ValueError, r"sections\['r'\] has no markers"),
-        ({"r": None}, ValueError, r"sections\['r'\] has no markers"),
-        ({"r": ("a", "a")}, ValueError, "the opening and the closing marker are both 'a'"),
-        ({"r": ("a", "b"), "q": ("a", "c")}, ValueError, "'a' opens two sections"),
+        *((b"<think>", each) for each in (b" <think>", b"<think>\n", b"<<think>", b".<think>")),
+        (b"<think", b"<thinks"),
+        (b"think>", b"rethink>"),
     ],
 )
-def test_bad_sections_raise(sections: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        StopSequenceDecoder(TOKENIZER, sections=sections)
+def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(
+    marker: bytes, spelling: bytes
+) -> None:
+    tokens = [marker, b"a", b"x", b"\n", b" ", b".", b"<", spelling]
+    conditions = StopConditions("x", ignore_stops_between=(marker.decode(), "</think>"))
+    decoder = StopSequenceDecoder(MockTokenizer.from_tokens(tokens), conditions, [7])
+    assert decoder.feed([1, 2]).text == "ax"
+
+
+# Those that keep "<think>" and letters as they are.
+NAMES = (
+    *("chatglm3", "claude-2", "deepseek-coder", "deepseek-v3", "gpt2"),
+    *("llama-2-normalized-specials", "mistral-7b-v0.1", "phi-2", "phi-3-vision"),
+    *("qwen3", "whisper-tiny", "yi"),
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[path for name in NAMES for path in shared(f"{name}/tokenizer.json")],
+    ids=lambda path: path.parent.name,
+)
+def real(request: pytest.FixtureRequest) -> LoadedTokenizer:
+    path: Path = request.param
+    return load_tokenizer(path, fast="off")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "expected"),
+    [
+        ("Hi", "No. STOP it", "No. "),
+        ("Hi <think>\n", "a STOP b</think> c STOP d", "a STOP b</think> c "),
+        ("Hi <think>a</think>", "b STOP c", "b "),
+        ("Hi", "<think>STOP</think>b<think>STOP</think> c STOP d", None),
+        ("Hi", "<think>a STOP b", "<think>a STOP b"),
+    ],
+)
+def test_prompts_and_answers_of_real_tokenizers(
+    real: LoadedTokenizer, prompt: str, answer: str, expected: str | None
+) -> None:
+    prompt_ids = real.encode(prompt, add_special_tokens=False).ids
+    ids = real.encode(answer, add_special_tokens=False).ids
+    conditions = StopConditions("STOP", ignore_stops_between=THINK)
+    decoder = StopSequenceDecoder(real, conditions, prompt_ids)
+    chunks = [decoder.step(token_id) for token_id in ids if not decoder.finished]
+    text = "".join(chunk.text for chunk in (*chunks, decoder.flush()))
+    if expected is None:
+        expected = answer[: answer.rindex("STOP")]
+    assert text.strip() == expected.strip()

@@ -49,9 +49,6 @@ def arguments(draw: st.DrawFn) -> dict[str, Any]:
     return draw(st.fixed_dictionaries({}, optional=optional))
 
 
-# --- what is rejected, and the messages
-
-
 Rows = list[tuple[Any, type[Exception], str]]
 """Values of a condition, the class of the error, and what its message says."""
 STRINGS: Rows = [
@@ -121,39 +118,28 @@ WRONG: list[tuple[tuple[str, ...], Rows]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "kind", "message"),
-    [(name, *row) for names, rows in WRONG for name in names for row in rows],
-)
-def test_a_bad_condition_is_rejected_by_its_name(
-    name: str, given: Any, kind: type[Exception], message: str
-) -> None:
-    with pytest.raises(kind, match=f"^{name}{message}"):
-        StopConditions(**{name: given})
+TOGETHER: Rows = [
+    ({"min_tokens": 4, "max_tokens": 3}, ValueError, r"min_tokens \(4\) must not exceed max_tok"),
+    ({"ignore_stops_between": ("a", "b"), "starts_inside": 1}, TypeError, "starts_inside must"),
+    ({"stop_regex": "abc", "max_match_length": 2}, ValueError, "stop_regex .* is 2: use 3"),
+    ({"stop_regex": "a", "max_match_length": "1"}, TypeError, "max_match_length must be"),
+    ({"stop_regex": "a", "max_match_length": 0}, ValueError, "max_match_length must be"),
+]
+"""Conditions that do not fit one another."""
+ALONE = [
+    ({name: value}, kind, name + message)
+    for names, rows in WRONG
+    for name in names
+    for value, kind, message in rows
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "kind", "message"),
-    [
-        (
-            {"min_tokens": 4, "max_tokens": 3},
-            ValueError,
-            r"min_tokens \(4\) must not exceed max_tok",
-        ),
-        ({"ignore_stops_between": ("a", "b"), "starts_inside": 1}, TypeError, "starts_inside must"),
-        ({"stop_regex": "abc", "max_match_length": 2}, ValueError, "stop_regex .* is 2: use 3"),
-        ({"stop_regex": "a", "max_match_length": "1"}, TypeError, "max_match_length must be"),
-        ({"stop_regex": "a", "max_match_length": 0}, ValueError, "max_match_length must be"),
-    ],
-)
-def test_conditions_that_do_not_fit_together_are_rejected(
+@pytest.mark.parametrize(("given", "kind", "message"), [*ALONE, *TOGETHER])
+def test_bad_conditions_are_rejected_by_name(
     given: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}"):
         StopConditions(**given)
-
-
-# --- what is accepted, and what is the same
 
 
 @pytest.mark.parametrize("many", [list, tuple, set, frozenset, iter])
@@ -195,9 +181,6 @@ def test_neither_order_nor_repetition_matters(given: dict[str, Any], chance: ran
     assert other.to_json() == made.to_json()
 
 
-# --- immutable
-
-
 def test_conditions_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         StopConditions("a").stop = ("b",)  # type: ignore[misc]
@@ -212,23 +195,13 @@ def test_dataclasses_replace_checks_the_new_conditions() -> None:
         dataclasses.replace(made, min_tokens=4)
 
 
-# --- how they travel
-
-
-@given(arguments())
-def test_conditions_survive_json(given: dict[str, Any]) -> None:
-    made = StopConditions(**given)
-    back = StopConditions.from_json(json.loads(json.dumps(made.to_json())))
-    assert back == made
-    assert back.to_json() == made.to_json()
-
-
 @given(arguments(), st.integers(0, pickle.HIGHEST_PROTOCOL))
-def test_conditions_survive_pickle_copy_replace_and_repr(
+def test_conditions_survive_json_pickle_copy_replace_and_repr(
     given: dict[str, Any], protocol: int
 ) -> None:
     made = StopConditions(**given)
     copies: Iterable[StopConditions] = (
+        StopConditions.from_json(json.loads(json.dumps(made.to_json()))),
         pickle.loads(pickle.dumps(made, protocol)),
         copy.copy(made),
         copy.deepcopy(made),
@@ -238,31 +211,18 @@ def test_conditions_survive_pickle_copy_replace_and_repr(
     for each in copies:
         assert each == made
         assert hash(each) == hash(made)
+        assert each.to_json() == made.to_json()
         assert type(each) is StopConditions
 
 
-def test_the_repr_has_only_what_differs_from_the_default() -> None:
+def test_repr_and_json_have_only_what_differs_from_the_default() -> None:
     assert repr(StopConditions()) == "StopConditions()"
+    assert StopConditions().to_json() == {}
     made = StopConditions("User:", eos_token_ids=2, max_tokens=9)
     assert repr(made) == "StopConditions(stop=('User:',), max_tokens=9, eos_token_ids=(2,))"
-
-
-def test_json_has_only_what_differs_from_the_default() -> None:
-    assert StopConditions().to_json() == {}
-    made = StopConditions("b", [2], min_tokens=0, max_tokens=5, ignore_stops_between=("x", 2))
-    assert made.to_json() == {
-        "stop": ["b"],
-        "stop_token_ids": [2],
-        "max_tokens": 5,
-        "ignore_stops_between": [["x", 2]],
-    }
-
-
-def test_unknown_conditions_are_rejected_by_name() -> None:
-    with pytest.raises(
-        ValueError, match=r"^unknown stop conditions: limits, stops; expected stop, "
-    ):
-        StopConditions.from_json({"stops": ["a"], "limits": None, "max_tokens": 3})
+    made = StopConditions("b", [2], min_tokens=0, ignore_stops_between=("x", 2))
+    pairs = [["x", 2]]
+    assert made.to_json() == {"stop": ["b"], "stop_token_ids": [2], "ignore_stops_between": pairs}
 
 
 @pytest.mark.parametrize(

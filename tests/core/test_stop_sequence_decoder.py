@@ -1,15 +1,31 @@
-"""StopSequenceDecoder with cases by hand, which the oracle does not draw."""
+"""Decoders with stops: cases by hand, which the oracle does not draw; and pieces of text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamdec import Chunk, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import (
+    Chunk,
+    DecodeStream,
+    FinishedError,
+    MockTokenizer,
+    SnapshotError,
+    StopConditions,
+    StopSequenceDecoder,
+    TextStopDecoder,
+)
 from streamdec.errors import RewriteError
 from streamdec.protocols import BPESuffix, ByteFallback, Metaspace, TextRules
+from tests.core.test_decode_stream import COPIES
+from tests.support.snapshots import resealed
+from tests.support.wrappers import Decoding
 
 
 class Window(MockTokenizer):
@@ -17,8 +33,6 @@ class Window(MockTokenizer):
 
     rules = None  # type: ignore[assignment]
 
-
-# --- the place of a match -------------------------------------------------------------------------
 
 CLEAN: Mapping[str, Any] = {"clean_up_tokenization_spaces": True}
 EXACT: Mapping[str, Any] = {"byte_fallback": "exact"}
@@ -118,20 +132,15 @@ def test_a_match_has_its_place(case: Case) -> None:
     assert (decoder.match.start, decoder.match.tokens_before) == case.place
 
 
-# --- single cases ---------------------------------------------------------------------------------
-
-
-class Changing:
-    """Its ``decode`` changes the text of token 0 if token 1 follows, which may be unfinished."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        text = "".join("x\ufffdz"[token_id] for token_id in token_ids)
-        return text.replace("x", "y") if 1 in token_ids else text
+def changing(token_ids: Sequence[int]) -> str:
+    """The text of token 0 changes if token 1 follows, which may be unfinished."""
+    text = "".join("x\ufffdz"[token_id] for token_id in token_ids)
+    return text.replace("x", "y") if 1 in token_ids else text
 
 
 @pytest.mark.filterwarnings("ignore::streamdec.StreamdecWarning")
 def test_a_last_token_whose_release_fails_was_not_taken() -> None:
-    decoder = StopSequenceDecoder(Changing(), StopConditions(stop="ab", max_tokens=2))
+    decoder = StopSequenceDecoder(Decoding(changing), StopConditions(stop="ab", max_tokens=2))
     assert decoder.step(0).text == "x"
     before = decoder.snapshot()
     with pytest.raises(RewriteError):
@@ -185,3 +194,156 @@ def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release()
     parts = [(part.section, part.text) for chunk in chunks for part in chunk.split() if part.text]
     assert parts[-1][0] == "r"
     assert "".join(text for section, text in parts if section is None).strip() == "a"
+
+
+LETTERS = "ab<>\n é🦉"
+TOKENIZER = MockTokenizer.from_tokens([letter.encode() for letter in LETTERS])
+TEXTS = st.text(LETTERS, max_size=24)
+STOPS = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=3)
+PATTERNS = st.sampled_from(["a+b", "[ab]<", r"\n\n+", "(?<=a)é", "<.{0,3}>", "^b", r"\bb"])
+GATES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"ignore_stops_between": ("<", ">")},
+        {"ignore_stops_between": ("<a", "b>"), "starts_inside": True},
+        {"ignore_stops_between": [("<", ">"), ("é", "🦉")], "starts_inside": False},
+        {"ignore_stops_between": ("é>", "a"), "starts_inside": True},
+    ]
+)
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> StopConditions:
+    patterns = draw(st.lists(PATTERNS, max_size=2, unique=True))
+    return StopConditions(
+        draw(STOPS),
+        visible_stop=draw(STOPS),
+        stop_regex=patterns,
+        max_match_length=6 if patterns else None,
+        include_stop_str_in_output=draw(st.booleans()),
+        **draw(GATES),
+    )
+
+
+def position(match: Any) -> Any:
+    if match is None:
+        return None
+    return match.stop, match.visible, match.start, match.end, match.byte_start, match.byte_end
+
+
+def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:end] for start, end in pairwise(places)]
+
+
+@given(conditions(), TEXTS, st.lists(st.integers(0, 30), max_size=6), st.booleans())
+def test_a_piece_of_text_equals_one_token_for_each_character(
+    conditions: StopConditions, text: str, cuts: list[int], moves: bool
+) -> None:
+    oracle = StopSequenceDecoder(TOKENIZER, conditions)
+    decoder = TextStopDecoder(conditions)
+    for piece in pieces(text, cuts):
+        expected = oracle.feed([LETTERS.index(letter) for letter in piece])
+        if moves:
+            decoder = TextStopDecoder.restore(json.loads(json.dumps(decoder.snapshot())))
+        chunk = decoder.step(piece)
+        assert chunk == Chunk(expected.text, expected.finish_reason, expected.stop_reason)
+        assert decoder.jailed == oracle.jailed
+        assert decoder.finish_reason == oracle.finish_reason
+        assert position(decoder.match) == position(oracle.match)
+        if decoder.finished:
+            break
+    expected = oracle.flush("abort")
+    assert decoder.flush("abort") == expected
+    assert position(decoder.match) == position(oracle.match)
+    assert decoder.finished
+
+
+@COPIES
+def test_a_copy_is_independent(copied: Callable[[TextStopDecoder], TextStopDecoder]) -> None:
+    decoder = TextStopDecoder(StopConditions("abc"))
+    decoder.step("xa")
+    other = copied(decoder)
+    assert other.step("bc") == Chunk("", "stop", "abc")
+    assert decoder.step("bd") == Chunk("abd")
+
+
+def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
+    decoder = TextStopDecoder(StopConditions("."))
+    decoder.step("One. Two")
+    with pytest.raises(FinishedError, match=r"ended \(stop\)"):
+        decoder.step("x")
+    assert decoder.flush("length") == Chunk("", "stop", ".")
+
+
+def test_half_a_surrogate_pair_passes() -> None:
+    decoder = TextStopDecoder(StopConditions("ab"))
+    assert decoder.step("\ud83d").text + decoder.step("\ude00a").text == "\ud83d\ude00"
+    decoder.step("b")
+    assert decoder.match is not None
+    assert (decoder.match.start, decoder.match.byte_start) == (2, 6)
+
+
+def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
+    decoder = TextStopDecoder(StopConditions(stop_regex="x..y"))
+    for half in ("x\ud83d", "\ude00"):
+        decoder.step(half)
+        other = TextStopDecoder.restore(json.loads(json.dumps(decoder.snapshot())))
+        assert other.jailed == decoder.jailed
+    assert other.step("y") == decoder.step("y")
+    assert other.match == decoder.match is not None
+
+
+GOOD = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
+GOOD.step("<\nUser:>é\nUs")
+BEGUN = TextStopDecoder(StopConditions("ab", ignore_stops_between=("<a", "b>")))
+BEGUN.step("x<")
+NESTED: Any = []
+for _ in range(480):
+    NESTED = [NESTED]
+VALUES: list[Any] = [None, -1, "x", [], {"x": 1}, [1, 2, 3], 2**70, NESTED, True]
+AS_IF_LEFT_OUT: list[dict[str, Any]] = [{"end": None}, {"seen": None}, {"conditions": []}]
+WRONG: list[dict[str, Any]] = [
+    {"surprise": 1},
+    *({"counts": counts} for counts in ([0, 2, 2], [0, 3, 2], [0, 3, 4], [0, 4, 8])),
+    {"seen": [0, [], [*"User"], []]},
+    {"seen": [0, [], [*"\nUser:"], []]},
+    {"seen": [0, ["x"], [*"\nUs"], []]},
+    {"seen": [0, [], [*"\nUs"], [*">"]]},
+    {"seen": [0, [], ["\nUs"], []]},
+    {"seen": [7, [], [], []]},
+    {"seen": [0, [], []]},
+    {"match": [False, 0, 1, 0, 1, None, 0]},
+    {"conditions": {"max_tokens": 3}},
+    *(
+        {name: value}
+        for name in ("format", "machine", "conditions", "counts", "seen", "end")
+        for value in VALUES
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("decoder", "change"),
+    [
+        *((GOOD, change) for change in WRONG if change not in AS_IF_LEFT_OUT),
+        *((BEGUN, {"seen": [0, [], ["a"], ends]}) for ends in (["<"], ["<", "a"])),
+        (BEGUN, {"seen": [True, [], [], ["b"]]}),
+    ],
+)
+def test_a_snapshot_that_cannot_be_right_is_rejected(
+    decoder: TextStopDecoder, change: dict[str, Any]
+) -> None:
+    snapshot = decoder.snapshot()
+    assert TextStopDecoder.restore(snapshot).jailed == decoder.jailed
+    with pytest.raises(SnapshotError):
+        TextStopDecoder.restore(resealed(snapshot, change))
+
+
+def test_a_snapshot_is_of_this_class_and_unchanged() -> None:
+    others: list[Any] = [{**GOOD.snapshot(), "surprise": 1}, [GOOD.snapshot()]]
+    for wrong in (*others, StopSequenceDecoder(TOKENIZER, StopConditions("a")).snapshot()):
+        with pytest.raises(SnapshotError):
+            TextStopDecoder.restore(wrong)
+    with pytest.raises(SnapshotError, match="the snapshot is of a TextStopDecoder"):
+        StopSequenceDecoder.restore(TOKENIZER, GOOD.snapshot())

@@ -1,4 +1,4 @@
-"""The table of transitions: its bounds, its sharing, and which table serves a tokenizer."""
+"""Tables of transitions and stop sets: bounded, shared, and right with anything stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from typing import Any, cast
 
 import pytest
 
-from streamdec import (
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec.core import stop_set as module
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.decode_options import DEFAULT_OPTIONS, Options
 from streamdec.core.masks import UNKNOWN
 from streamdec.core.shared_tables import route_of, table_for
+from streamdec.core.stop_set import StopSet
+from streamdec.core.stop_sets import stop_set_for, stop_set_statistics
 from streamdec.core.table import MAX_UNKNOWN
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import BPESuffix
@@ -44,9 +42,6 @@ def table_of(tokenizer: MockTokenizer, options: Options = DEFAULT_OPTIONS) -> By
     found = table_for(tokenizer, options)
     assert isinstance(found, ByteTable)
     return found
-
-
-# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [1, 10])
@@ -98,18 +93,12 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     assert stream.step_batch([MIDDLE, LAST]) == ["", "你"]
 
 
-# --- transitions ----------------------------------------------------------------------------------
-
-
 def test_only_some_unknown_ids_are_stored() -> None:
     tokenizer = tokenizer_of()
     table = table_of(tokenizer)
     for token_id in range(1_000, 1_000 + 2 * MAX_UNKNOWN):
         assert table.idle_row[token_id][1] & UNKNOWN
     assert table.num_stored <= MAX_UNKNOWN + 8
-
-
-# --- which table ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("missing", ["decode", "piece", "is_skipped", "sample_ids"])
@@ -148,9 +137,6 @@ def test_a_special_token_that_decode_treats_otherwise_is_noticed() -> None:
 
     with pytest.warns(StreamdecWarning, match="at id 1;"):
         assert route_of(Skipping.from_tokens([b"a", b"b"])) == "window"
-
-
-# --- lifetime and threads -------------------------------------------------------------------------
 
 
 class Slotted:
@@ -235,3 +221,87 @@ def test_threads_that_share_a_table_and_stop_sets_have_the_text_of_single_thread
 
         with ThreadPoolExecutor(len(jobs)) as pool:
             assert [*pool.map(work_together, jobs)] == expected
+
+
+WORDS = [b"%d " % n for n in range(200)]
+HALVES = [b"%d \xc3" % n for n in range(200)]
+"""Tokens that leave a part of a character behind."""
+
+
+@pytest.fixture
+def words() -> MockTokenizer:
+    return MockTokenizer.from_tokens([*WORDS, *HALVES])
+
+
+def set_of(words: MockTokenizer, conditions: StopConditions) -> StopSet:
+    return stop_set_for(words, table_for(words), conditions)
+
+
+def test_equal_conditions_share_one_stop_set(words: MockTokenizer) -> None:
+    one = StopConditions(["a", "b"], stop_token_ids=[3], max_tokens=9)
+    stops = set_of(words, one)
+    assert set_of(words, StopConditions.from_json(one.to_json())) is stops
+    assert set_of(words, StopConditions(["a", "b"], stop_token_ids=[3])) is not stops
+    assert set_of(words, StopConditions("other")) is not stops
+    assert set_of(words, one) is stops
+    other_table = table_for(words, Options(unknown_ids="replace"))
+    assert stop_set_for(words, other_table, one) is not stops
+
+
+def test_the_least_recently_used_of_too_many_sets_is_dropped(
+    words: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 3)
+    conditions = [StopConditions(f"stop {n}") for n in range(5)]
+    dropped = stop_set_statistics().dropped
+    first, second, third = (set_of(words, each) for each in conditions[:3])
+    assert set_of(words, conditions[0]) is first  # used again: the second is now the oldest
+    set_of(words, conditions[3])
+    assert set_of(words, conditions[0]) is first
+    assert set_of(words, conditions[2]) is third
+    assert stop_set_statistics().dropped == dropped + 1
+    assert set_of(words, conditions[1]) is not second
+
+
+def test_sets_that_are_too_large_together_make_room(
+    words: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
+    gc.collect()  # the sets of unused tables count until then
+    before = stop_set_statistics()
+    small = set_of(words, StopConditions("small"))
+    large = set_of(words, StopConditions("x" * 2_000))
+    assert set_of(words, StopConditions("small")) is not small
+    assert set_of(words, StopConditions("x" * 2_000)) is not large
+    huge = set_of(words, StopConditions("x" * 80_000))
+    assert set_of(words, StopConditions("x" * 80_000)) is huge, "the last one is kept"
+    after = stop_set_statistics()
+    assert (after.sets - before.sets, after.dropped - before.dropped) == (1, 4)
+
+
+def test_a_set_that_grows_evicts_others_without_a_new_request(
+    words: MockTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS_SIZE", 15_000)
+    usual, other = StopConditions("9 x"), StopConditions("8 x")
+    first, kept = set_of(words, other), set_of(words, usual)
+    assert set_of(words, other) is first
+    assert set_of(words, usual) is kept
+    before = kept.size
+    StopSequenceDecoder(words, usual).step_batch([*range(100)])
+    assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 15_000
+    assert set_of(words, usual) is kept, "it was used last"
+    assert set_of(words, other) is not first, "there was no room for both"
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_stored_texts_are_bounded(words: MockTokenizer, most: int) -> None:
+    """The text stays right: law 0 (``with_small_caches``)."""
+    conditions = StopConditions(["1 2 3 4 ", "é!", "9 9 9"], min_tokens=3)
+    chooser = random.Random(most)
+    with small_caches(most):
+        stops = set_of(words, conditions)
+        for _ in range(40):
+            decoder = StopSequenceDecoder(words, conditions)
+            decoder.feed(chooser.choices([1, 2, 3, 9, 10, 11, 201, 202, 209, 300], k=60))
+            assert 0 < stops.num_stored <= most

@@ -1,4 +1,4 @@
-"""Bytes to text: every byte, before each boundary, and all boundaries of longer strings."""
+"""Bytes to text against its definition. Longer texts: ``tests/laws.py``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamdec.core import utf8
 from tests import reference
@@ -36,15 +34,3 @@ def test_all_that_cannot_become_a_character_is_decoded_with_its_bytes(errors: st
         last = reference.code_points(rest, per_byte=per_byte)
         assert utf8.flush(rest, errors) == "".join(char for _, char in last)
         assert utf8.code_points(data, errors, final=True) == decided + last
-
-
-@given(data=st.lists(st.sampled_from([*BOUNDARIES, *"aé你😀\ufffd".encode()])).map(bytes))
-def test_code_points_of_longer_strings_add_up(data: bytes) -> None:
-    for errors in (utf8.PER_PART, utf8.PER_BYTE):
-        text, rest = utf8.decode(data, errors)
-        found = utf8.code_points(data, errors)
-        assert sum(width for width, _ in found) == len(data) - len(rest)
-        assert "".join(char for _, char in found) == text
-        final = utf8.code_points(data, errors, final=True)
-        assert sum(width for width, _ in final) == len(data)
-        assert "".join(char for _, char in final) == text + utf8.flush(rest, errors)

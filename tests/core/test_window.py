@@ -5,7 +5,9 @@ The laws are in ``tests/laws.py``. These tokenizers are unlike those of any libr
 
 from __future__ import annotations
 
+import io
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,25 +17,13 @@ from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
 from streamdec.core.window import MAX_WINDOW
 from streamdec.errors import RewriteError, SnapshotError, TokenIdError
 from tests.support.snapshots import resealed
-from tests.support.wrappers import Bare
+from tests.support.wrappers import Bare, Decoding
 from tests.support.zoo import UNCOMPILED, ZOO
 
 Decode = Callable[[Sequence[int]], str]
 
 
-class Decoding:
-    """A tokenizer whose ``decode`` is a function, and is given at most MAX_WINDOW ids."""
-
-    def __init__(self, function: Decode) -> None:
-        self.function = function
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        assert len(token_ids) <= MAX_WINDOW
-        return self.function(token_ids)
-
-
 def streamed(decode: Decode, token_ids: Sequence[int], prompt: Sequence[int] = ()) -> str:
-    """The text of a stream, with that of its end."""
     stream = DecodeStream(Decoding(decode), prompt)
     return "".join(stream.step_batch(token_ids)) + stream.flush()
 
@@ -78,49 +68,47 @@ def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
         assert streamed(spaces_between, [*before, 1]).endswith(" a")
 
 
-@pytest.mark.parametrize("count", [0, 1, 30, 31, 32, 62, 63, 64, 200])
-def test_spaces_that_a_first_token_loses_are_found_in_a_prompt(count: int) -> None:
-    """0 is a space, of which the text loses the first; 7 is skipped."""
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return (" " * [*token_ids].count(0))[1:]
-
-    for prompt in ([0, 0, *[7] * count], [0, *[7] * count, 0], [*[7] * count, 0, 0]):
-        assert streamed(decode, [], prompt) == ""
-        assert streamed(decode, [0], prompt) == " "
-
-
 def without_repeats(token_ids: Sequence[int]) -> str:
     """As in CTC: an id repeated in a row counts once, 0 is a blank, and 7 is skipped."""
     kept = [token_id for token_id in token_ids if token_id != 7]
     return "a" * [token_id for token_id, _ in itertools.groupby(kept)].count(1)
 
 
-@pytest.mark.parametrize("count", [1, 31, 32, 33, 62, 63, 64, 65, 200])
-@pytest.mark.parametrize("blanks", [[0], [0, 7], [7, 7, 7, 0]])
-def test_a_blank_that_separates_two_tokens_is_remembered(blanks: list[int], count: int) -> None:
-    for repeats in (1, 32, 64):
-        before = [*[1] * repeats, *(blanks * count)[-count:]]
-        expected = "a" * (2 if 0 in before else 1)
-        assert without_repeats([*before, 1]) == expected
-        assert streamed(without_repeats, [*before, 1]) == expected
-        assert streamed(without_repeats, [1], before) == expected[1:]
-
-
-def test_a_window_that_was_cut_still_has_context_for_the_next_token() -> None:
-    """The first token of a text loses its space, as those of many tokenizers do."""
-
-    def decode(token_ids: Sequence[int]) -> str:
-        return pieces(token_ids).removeprefix(" ")
-
-    for size in (0, 1, 4, *range(MAX_WINDOW - 3, MAX_WINDOW + 3), 130, 200):
-        for ids in (
+HALF = MAX_WINDOW // 2
+SIZES = (0, 1, *range(HALF - 1, HALF + 2), *range(MAX_WINDOW - 2, MAX_WINDOW + 2), 200)
+Sequences = Callable[[int], list[list[int]]]
+REMEMBERED: dict[str, tuple[Decode, Sequences]] = {
+    "0 is a space, of which the text loses the first; 7 is skipped": (
+        lambda ids: (" " * [*ids].count(0))[1:],
+        lambda size: [[0, 0, *[7] * size, 0], [0, *[7] * size, 0, 0], [*[7] * size, 0, 0, 0]],
+    ),
+    "a blank separates two tokens": (
+        without_repeats,
+        lambda size: [
+            [*[1] * repeats, *(blanks * size)[-size:], 1]
+            for blanks in ([0], [0, 7], [7, 7, 7, 0])
+            for repeats in (1, MAX_WINDOW)
+        ],
+    ),
+    "the first token of a text loses its space, as those of many tokenizers do": (
+        lambda ids: pieces(ids).removeprefix(" "),
+        lambda size: [
             [WORD, *[INSIDE] * size, SPACED],
             [*[EMPTY] * size, WORD, SPACED],
             [LEAD, *[EMPTY] * size, INSIDE, SPACED],
-        ):
-            assert streamed(decode, ids) == decode(ids)
-            assert streamed(decode, ids[1:], ids[:1]) == decode(ids).removeprefix(decode(ids[:1]))
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REMEMBERED)
+def test_a_window_that_was_cut_has_the_context_of_the_next_token(name: str) -> None:
+    decode, sequences = REMEMBERED[name]
+    for ids in itertools.chain.from_iterable(map(sequences, SIZES)):
+        assert streamed(decode, ids) == decode(ids)
+        for split in {1, len(ids) - 1}:
+            before = decode(ids[:split])
+            assert streamed(decode, ids[split:], ids[:split]) == decode(ids).removeprefix(before)
 
 
 def test_a_prompt_that_is_cut_inside_a_character_is_cut_behind_it() -> None:
@@ -286,3 +274,47 @@ def test_what_decode_raises_comes_out_of_steps_and_not_of_members() -> None:
     assert fresh.unknown_tokens == 0
     error.clear()
     assert stream.step(0) + stream.flush() == "abc"
+
+
+# --- what is logged -------------------------------------------------------------------------------
+
+
+class Slotted:
+    """Takes no weak references; has three tokens."""
+
+    __slots__ = ()
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return "".join("abc"[token_id] for token_id in token_ids)
+
+    def piece(self, token_id: int) -> str | None:
+        return "abc"[token_id] if token_id < 3 else None
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The messages in the log, without the records, which would keep the tokenizer alive."""
+    log, logger = io.StringIO(), logging.getLogger("streamdec")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(log)])
+    return lambda: log.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("kind", "lines"), [(Slotted, 2), (MockTokenizer, 1)])
+def test_every_tokenizer_that_lacks_an_id_is_named_once(
+    kind: type, lines: int, said: Callable[[], list[str]]
+) -> None:
+    """Each may have the ``id`` of the one before. A tokenizer without rules is named, too."""
+    for number in range(1, 20):
+        tokenizer = kind()
+        for _ in range(1 if kind is Slotted else 3):
+            stream = DecodeStream(tokenizer)
+            stream.step_batch([70_000, 1, 70_001])
+            assert stream.unknown_tokens == 2
+        found = said()
+        assert len(found) == number * lines
+        assert found[-1].endswith(
+            "has no id 70000; unknown ids are counted in unknown_tokens, and not logged again"
+        )
+        assert lines == 1 or "has no known rules: its streams decode a window" in found[-2]
+        del stream, tokenizer

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
-from fuzz import harness
+from fuzz import differential, harness
 from fuzz.cases import Case
 from fuzz.decoders import FAMILIES
+from fuzz.differential import Case as Difference
+from fuzz.differential import Run, Source, problem
 from fuzz.edits import LONGEST, edit_json
 from fuzz.harness import FOLDER, Finding, Target, attempt, corpus_of, hunt, main
 from fuzz.targets import NAMES, target_named
+from streamdec import DecodeStream
 from streamdec.backends import gguf
 from streamdec.core import snapshots, utf8
 from streamdec.core.patterns import compile as patterns
@@ -25,14 +30,12 @@ from streamdec.core.rules.contextual import Collapse, FirstThenLater, WordSuffix
 from streamdec.core.strings import StopStrings
 from streamdec.core.window import WindowTable
 from streamdec.folders import folder_tokens
+from tests.strategies import Subject
 from tests.support.zoo import ZOO
 from tests.test_laws import MOCKS, subject_named
 
 SECONDS = 120.0
 """Within which what is broken must be found; a second is usual."""
-
-
-# --- the corpus -----------------------------------------------------------------------------------
 
 
 COSTS = {"pattern_cost"}
@@ -72,9 +75,6 @@ def test_every_small_tokenizer_is_in_one_family() -> None:
     named = [name for names in FAMILIES.values() for name in names]
     assert len(named) == len({*named})
     assert {*ZOO, *MOCKS} <= {*named}
-
-
-# --- what is broken -------------------------------------------------------------------------------
 
 
 class Break(NamedTuple):
@@ -121,9 +121,6 @@ def test_every_target_is_shown_to_find_something() -> None:
     assert [wrong.target for wrong in BREAKS] == [*NAMES]
 
 
-# --- the harness ----------------------------------------------------------------------------------
-
-
 def _refuses(data: bytes) -> None:
     """Fails of more than two small numbers."""
     assert len([each for each in Case(data).ids("ids") if each < 50]) <= 2
@@ -154,3 +151,62 @@ def test_a_finding_is_small_kept_shown_and_replayed(
     large.write_bytes(b'{"ids": [1, 2, 3, 4, 99], "more": {"a": []}}')
     assert main(target, ["--smaller", str(large)]) == harness.FOUND
     assert len(json.loads((tmp_path / "large-smaller").read_bytes())["ids"]) == 3
+
+
+FEW = ["mock_bytes", "byte_fallback_strip", "byte_level_trained"]
+
+
+def run_of(*names: str) -> Run:
+    return Run({name: Source(subject_named(name)) for name in names}, seed=1)
+
+
+def own_subject() -> Subject:
+    """A tokenizer whose rows no other test uses."""
+    return Subject("bytes", MOCKS["mock_bytes"]())
+
+
+def test_streams_of_every_kind_are_right_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(differential, "time", SimpleNamespace(monotonic=lambda: next(clock) / 100))
+    run = run_of(*FEW)
+    assert run.go(1.0) == ""
+    tally = run.tallies[FEW[0]]
+    assert tally.streams > 10
+    assert tally.tokens > tally.streams
+    assert tally.stopped_streams > 0
+    assert tally.mismatches == 0
+
+
+def _silent(_: DecodeStream) -> str:
+    return ""
+
+
+def _forgets_the_prompt(self: DecodeStream, *args: Any, **options: Any) -> None:
+    _init(self, args[0], (), **options)
+
+
+_init = DecodeStream.__init__
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (DecodeStream, "flush", _silent),
+        (DecodeStream, "__init__", _forgets_the_prompt),
+        (StopStrings, "jailed", lambda _, tail: tail[:1]),
+        (StopStrings, "_first_stop", lambda *_: None),
+    ],
+)
+def test_a_broken_stream_is_found_and_shrunk(
+    owner: type, name: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    run = Run({"bytes": Source(own_subject())}, seed=1)
+    found = run.go(30.0)
+    assert "bytes, seed 1: " in found
+    case = eval(found.split("\n")[1], {"Case": Difference})
+    assert len(case.prompt) + len(case.ids) <= 8
+    assert problem(own_subject(), case)
+    monkeypatch.undo()
+    assert not problem(own_subject(), case)
+    assert run.tallies["bytes"].mismatches == 1

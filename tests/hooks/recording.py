@@ -33,7 +33,6 @@ class Recording(Hook):
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """A hook that is there within."""
     hook = Recording()
     remove = add_hook(hook)
     try:

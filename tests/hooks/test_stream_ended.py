@@ -29,6 +29,7 @@ from tests.hooks.recording import recording
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
 from tests.strategies import situations
+from tests.support.wrappers import Decoding
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST", b"<eos>", b"O"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, {6})
@@ -266,16 +267,10 @@ def test_a_resumed_stream_reports_only_its_own_part() -> None:
 
 
 def test_the_decoder_is_named() -> None:
-    class Own:
-        """All that a tokenizer must have."""
-
-        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            return "x" * len(token_ids)
-
     assert (ended([0]).tokenizer_type, ended([0]).route) == ("mock", "bytes")
     with recording() as hook:
-        for _ in iter_chunks([0, 1], Own()):
+        for _ in iter_chunks([0, 1], Decoding(lambda ids: "x" * len(ids))):
             pass
     (event,) = hook.streams
-    assert (event.tokenizer_type, event.route, event.characters) == ("Own", "window", 2)
+    assert (event.tokenizer_type, event.route, event.characters) == ("Decoding", "window", 2)
     assert hook.calls == []

@@ -28,20 +28,6 @@ from streamdec import (
 from streamdec.errors import EncodeError
 from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
 
-__all__ = [
-    "OWL",
-    "TOKENIZER",
-    "Counted",
-    "Letters",
-    "Samples",
-    "act",
-    "counted",
-    "hooked",
-    "parsed",
-    "read",
-    "samples_of",
-]
-
 TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
 OWL = "Hi 🦉"
@@ -134,7 +120,6 @@ class Counted:
 
 @contextmanager
 def hooked(*hooks: Hook) -> Iterator[None]:
-    """Register hooks for the block."""
     removes = [add_hook(hook) for hook in hooks]
     try:
         yield
@@ -145,7 +130,6 @@ def hooked(*hooks: Hook) -> Iterator[None]:
 
 @contextmanager
 def counted() -> Iterator[Counted]:
-    """Both adapters count within."""
     own, translated = (prometheus_client.CollectorRegistry() for _ in range(2))
     reader = InMemoryMetricReader()
     exporter = PrometheusMetricReader(
@@ -158,7 +142,6 @@ def counted() -> Iterator[Counted]:
 
 
 def parsed(registry: Any) -> Samples:
-    """All samples that a scrape of ``registry`` has."""
     return samples_of(prometheus_client.generate_latest(registry).decode())
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import tomllib
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from tests.plugins.stand_ins import (
     plugged_sglang,
     sglang_manager,
 )
+from tests.plugins.stand_ins import sglang_batch as batch
 
 METHOD = "_decode_batch_token_id_output"
 
@@ -34,7 +34,6 @@ def engine() -> Iterator[SimpleNamespace]:
 
 @pytest.fixture
 def on(engine: SimpleNamespace) -> SimpleNamespace:
-    """SGLang with the plugin."""
     engine.plugin.register()
     engine.hooks.apply_hooks()
     return engine
@@ -44,21 +43,6 @@ def on(engine: SimpleNamespace) -> SimpleNamespace:
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "sglang.streamdec")
     return caplog
-
-
-def batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **fields: Any) -> Any:
-    """Return a message of the scheduler: the new ids of each request."""
-    number = len(rows)
-    values: dict[str, Any] = {
-        "decode_ids": [array("q", ids) for ids in rows.values()],
-        "read_offsets": [0] * number,
-        "decoded_texts": [""] * number,
-        "finished_reasons": [None] * number,
-        "skip_special_tokens": [True] * number,
-        "spaces_between_special_tokens": [True] * number,
-        "no_stop_trim": [False] * number,
-    }
-    return engine.batch(rids=[*rows], **(values | fields))
 
 
 def texts(
@@ -235,7 +219,6 @@ def test_sglang_continues_after_an_error(
 
 
 def fail(request: Any, after: int) -> None:
-    """Make ``request`` fail after a number of ids."""
     step, left = request.step, iter(range(after))
 
     def fails(token_id: int) -> str:

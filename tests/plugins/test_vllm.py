@@ -12,14 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.plugins.stand_ins import PLUGINS, REASONING, differences, in_place
+from tests.plugins.stand_ins import LIBRARY, PLUGINS, REASONING, differences, encoded, in_place
 from tests.support.zoo import ZOO
-
-LIBRARY = ZOO["byte_level_trained"]()
 
 
 def imported() -> SimpleNamespace:
-    """Return what the tests use of vLLM."""
     return SimpleNamespace(
         detokenizers=importlib.import_module("vllm.v1.engine.detokenizer"),
         request=importlib.import_module("vllm.v1.engine").EngineCoreRequest,
@@ -31,38 +28,29 @@ def imported() -> SimpleNamespace:
 
 
 @pytest.fixture
-def engine() -> Iterator[SimpleNamespace]:
-    """Stand-ins for vLLM, which the last tests of this module need itself."""
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Stand-ins for vLLM, which the last tests of this module need itself, and the plugin."""
     with in_place():
         found = imported()
         found.plugin = importlib.import_module("streamdec_vllm")
         found.ours = importlib.import_module("streamdec_vllm.detokenizer")
         found.patch = importlib.import_module("streamdec_vllm.patch")
-        found.logs = importlib.import_module("streamdec_vllm.logs")
         found.reasoning = importlib.import_module("streamdec_vllm.reasoning")
+        for name in ("SWITCH", "MARKERS"):
+            monkeypatch.delenv(getattr(found.plugin, name), raising=False)
         yield found
 
 
 @pytest.fixture
-def plugin(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module of the plugin, which is not registered yet."""
-    monkeypatch.delenv(engine.plugin.SWITCH, raising=False)
-    monkeypatch.delenv(engine.plugin.MARKERS, raising=False)
-    engine.logs._said.clear()
-    engine.reasoning._setting.cache_clear()
-    yield engine.plugin
-    engine.plugin.unregister()
-    engine.reasoning._setting.cache_clear()
+def on(engine: SimpleNamespace) -> SimpleNamespace:
+    engine.plugin.register()
+    return engine
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, "vllm.streamdec")
     return caplog
-
-
-def encoded(text: str) -> list[int]:
-    return list(LIBRARY.encode(text, add_special_tokens=False).ids)
 
 
 def steps(ids: Sequence[int], size: int) -> list[list[int]]:
@@ -153,9 +141,9 @@ def cases(engine: SimpleNamespace) -> dict[str, Result]:
 # --- texts and stops ------------------------------------------------------------------------------
 
 
-def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace, plugin: Any) -> None:
+def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace) -> None:
     expected = cases(engine)
-    plugin.register()
+    engine.plugin.register()
     assert type(detokenizer(engine)) is engine.ours.Detokenizer
     assert cases(engine) == expected
     for name, (_, text, stop) in ENDS.items():
@@ -165,35 +153,29 @@ def test_texts_and_stops_are_those_of_vllm(engine: SimpleNamespace, plugin: Any)
 
 @pytest.mark.parametrize(("shows", "expected"), [(False, "one"), (True, "one!")])
 def test_a_stop_token_is_counted_and_has_text_if_stops_do(
-    engine: SimpleNamespace, plugin: Any, shows: bool, expected: str
+    on: SimpleNamespace, shows: bool, expected: str
 ) -> None:
-    plugin.register()
     ids = encoded("one!")
     for given in ([ids], steps(ids, 1)):
-        found = outcome(engine, given, ends_by_id=True, include_stop_str_in_output=shows)
+        found = outcome(on, given, ends_by_id=True, include_stop_str_in_output=shows)
         assert found == Result(expected, len(ids), None)
 
 
-def test_a_prompt_that_ends_inside_a_character_and_a_cut(
-    engine: SimpleNamespace, plugin: Any
-) -> None:
-    plugin.register()
+def test_a_prompt_that_ends_inside_a_character_and_a_cut(on: SimpleNamespace) -> None:
     *ids, last = encoded("a 🦉")
-    assert outcome(engine, [[last]], prompt=ids).text == "🦉"
-    assert outcome(engine, [ids]).text == "a \ufffd"
+    assert outcome(on, [[last]], prompt=ids).text == "🦉"
+    assert outcome(on, [ids]).text == "a \ufffd"
 
 
-def test_special_tokens(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
+def test_special_tokens(on: SimpleNamespace) -> None:
     ids = encoded("<eos>a")
-    assert outcome(engine, [ids]).text == "a"
-    assert outcome(engine, [ids], skip_special_tokens=False).text == "<eos>a"
+    assert outcome(on, [ids]).text == "a"
+    assert outcome(on, [ids], skip_special_tokens=False).text == "<eos>a"
 
 
-def test_a_resumable_request_continues_after_a_stop(engine: SimpleNamespace, plugin: Any) -> None:
-    plugin.register()
+def test_a_resumable_request_continues_after_a_stop(on: SimpleNamespace) -> None:
     ids = encoded("one two")
-    found = detokenizer(engine, stop=["two"], min_tokens=len(ids) - 1)
+    found = detokenizer(on, stop=["two"], min_tokens=len(ids) - 1)
     for expected in ("one ", "one "):
         assert found.update(ids, False) == "two"
         assert found.get_next_output_text(True, True) == expected
@@ -201,21 +183,20 @@ def test_a_resumable_request_continues_after_a_stop(engine: SimpleNamespace, plu
 
 
 def test_stops_between_markers_are_ignored(
-    engine: SimpleNamespace, plugin: Any, monkeypatch: pytest.MonkeyPatch
+    on: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [encoded("(two) one two")]
-    plugin.register()
-    assert outcome(engine, given, stop="two").text == "("
-    extra = {plugin.FIELD: ["(", ")"]}
-    assert outcome(engine, given, stop="two", extra_args=extra).text == "(two) one "
-    monkeypatch.setenv(plugin.MARKERS, '["(", ")"]')
-    engine.reasoning._setting.cache_clear()
-    assert outcome(engine, given, stop="two").text == "(two) one "
-    extra = {plugin.FIELD: []}
-    assert outcome(engine, given, stop="two", extra_args=extra).text == "("
+    assert outcome(on, given, stop="two").text == "("
+    extra = {on.plugin.FIELD: ["(", ")"]}
+    assert outcome(on, given, stop="two", extra_args=extra).text == "(two) one "
+    monkeypatch.setenv(on.plugin.MARKERS, '["(", ")"]')
+    on.reasoning._setting.cache_clear()
+    assert outcome(on, given, stop="two").text == "(two) one "
+    extra = {on.plugin.FIELD: []}
+    assert outcome(on, given, stop="two", extra_args=extra).text == "("
 
 
-def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace, plugin: Any) -> None:
+def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace) -> None:
     """A parser that sees an id without its text files it wrongly (vllm-project/vllm#51641)."""
     given = ["one two", "</think>", "three ", "one two"]
 
@@ -230,7 +211,7 @@ def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace, plugin: Any) 
     without = deltas()
     assert "".join(without) == "".join(given)
     assert without != given
-    plugin.register()
+    engine.plugin.register()
     assert deltas() == given
 
 
@@ -245,8 +226,7 @@ def begin_engine(engine: SimpleNamespace, parser: str) -> None:
 @pytest.mark.parametrize("parser", ["qwen3", "deepseek_v3"])
 @pytest.mark.parametrize(("prompt", "given", "expected"), REASONING)
 def test_the_markers_of_the_reasoning_parser(
-    engine: SimpleNamespace,
-    plugin: Any,
+    on: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
     by_request: bool,
     parser: str,
@@ -254,21 +234,20 @@ def test_the_markers_of_the_reasoning_parser(
     given: str,
     expected: str,
 ) -> None:
-    plugin.register()
-    begin_engine(engine, parser)
+    begin_engine(on, parser)
     params: dict[str, Any] = {"stop": "two", "prompt": encoded(prompt)}
-    before = outcome(engine, [encoded(given)], **params)
+    before = outcome(on, [encoded(given)], **params)
     assert before.text == given.partition("two")[0]  # off by default
     if by_request:
-        params["extra_args"] = {plugin.FIELD: "auto"}
+        params["extra_args"] = {on.plugin.FIELD: "auto"}
     else:
-        monkeypatch.setenv(plugin.MARKERS, "auto")
-        engine.reasoning._setting.cache_clear()
+        monkeypatch.setenv(on.plugin.MARKERS, "auto")
+        on.reasoning._setting.cache_clear()
     for size in (1, 100):
-        assert outcome(engine, steps(encoded(given), size), **params).text == expected
+        assert outcome(on, steps(encoded(given), size), **params).text == expected
     if not by_request:
-        params["extra_args"] = {plugin.FIELD: []}
-        assert outcome(engine, [encoded(given)], **params) == before
+        params["extra_args"] = {on.plugin.FIELD: []}
+        assert outcome(on, [encoded(given)], **params) == before
 
 
 @pytest.mark.parametrize(
@@ -285,7 +264,6 @@ def test_the_markers_of_the_reasoning_parser(
 )
 def test_where_stops_count_in_the_reasoning_too(
     engine: SimpleNamespace,
-    plugin: Any,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     parser: str,
@@ -293,11 +271,10 @@ def test_where_stops_count_in_the_reasoning_too(
     variable: str,
     told: str,
 ) -> None:
-    monkeypatch.setenv(plugin.MARKERS, variable)
-    engine.reasoning._setting.cache_clear()
-    plugin.register()
+    monkeypatch.setenv(engine.plugin.MARKERS, variable)
+    engine.plugin.register()
     begin_engine(engine, parser)
-    extra = {} if markers is None else {plugin.FIELD: markers}
+    extra = {} if markers is None else {engine.plugin.FIELD: markers}
     found = outcome(engine, [encoded("<think>two")], stop="two", extra_args=extra)
     assert found.text == "<think>"
     assert told in log.text
@@ -320,14 +297,13 @@ def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -
 
 
 def test_requests_that_are_not_supported(
-    engine: SimpleNamespace, plugin: Any, log: pytest.LogCaptureFixture
+    on: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
-    plugin.register()
-    theirs = engine.detokenizers
+    theirs = on.detokenizers
     options: dict[str, Any] = {"skip_special_tokens": False, "spaces_between_special_tokens": False}
-    assert type(detokenizer(engine, **options)) is theirs.FastIncrementalDetokenizer
+    assert type(detokenizer(on, **options)) is theirs.FastIncrementalDetokenizer
     make = theirs.IncrementalDetokenizer.from_new_request
-    request = engine.request("0", [1], engine.params())
+    request = on.request("0", [1], on.params())
     assert type(make(None, request)) is theirs.IncrementalDetokenizer
     assert type(make(object(), request)) is theirs.SlowIncrementalDetokenizer
     assert "spaces_between_special_tokens" in log.text
@@ -338,16 +314,14 @@ def test_requests_that_are_not_supported(
 @pytest.mark.parametrize("delta", [True, False])
 @pytest.mark.parametrize("size", [1, 3])
 def test_vllm_continues_after_an_error(
-    engine: SimpleNamespace,
-    plugin: Any,
+    on: SimpleNamespace,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     at: int,
     delta: bool,
     size: int,
 ) -> None:
-    plugin.register()
-    begin = engine.ours.Detokenizer._begin
+    begin = on.ours.Detokenizer._begin
 
     def begin_and_fail(self: Any, *args: Any) -> None:
         begin(self, *args)
@@ -360,34 +334,29 @@ def test_vllm_continues_after_an_error(
 
         self._step = fails
 
-    monkeypatch.setattr(engine.ours.Detokenizer, "_begin", begin_and_fail)
+    monkeypatch.setattr(on.ours.Detokenizer, "_begin", begin_and_fail)
     ids = encoded("(STOP) 🦉 STOP")
-    extra = {plugin.FIELD: ["(", ")"]}  # the first stop does not count
-    found = outcome(engine, steps(ids, size), delta=delta, stop="STOP", extra_args=extra)
+    extra = {on.plugin.FIELD: ["(", ")"]}  # the first stop does not count
+    found = outcome(on, steps(ids, size), delta=delta, stop="STOP", extra_args=extra)
     assert found == Result("(STOP) 🦉 ", len(ids), "STOP")
     assert "continues with a request after a ZeroDivisionError" in log.text
 
 
 def test_vllm_decodes_a_request_that_cannot_begin(
-    engine: SimpleNamespace,
-    plugin: Any,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    on: SimpleNamespace, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin.register()
-    monkeypatch.setattr(engine.ours, "_decoder_for", lambda _: 1 / 0)
-    assert outcome(engine, [encoded("one two")], stop="two").text == "one "
+    monkeypatch.setattr(on.ours, "_decoder_for", lambda _: 1 / 0)
+    assert outcome(on, [encoded("one two")], stop="two").text == "one "
     assert "decodes a request because of a ZeroDivisionError" in log.text
-    monkeypatch.setattr(engine.ours.Detokenizer, "_hand_over", lambda _: 1 / 0)
-    assert outcome(engine, [encoded("one two")], stop="two").text == ""
+    monkeypatch.setattr(on.ours.Detokenizer, "_hand_over", lambda _: 1 / 0)
+    assert outcome(on, [encoded("one two")], stop="two").text == ""
     assert "a request gets no more text" in log.text
 
 
 @pytest.mark.parametrize("bad", [-1, 2**70, "x", None])
-def test_an_invalid_id_is_counted(engine: SimpleNamespace, plugin: Any, bad: Any) -> None:
-    plugin.register()
+def test_an_invalid_id_is_counted(on: SimpleNamespace, bad: Any) -> None:
     first, *rest = encoded("é")
-    assert outcome(engine, [[first], [bad], rest]) == Result("é", len(rest) + 2, None)
+    assert outcome(on, [[first], [bad], rest]) == Result("é", len(rest) + 2, None)
 
 
 # --- the switch -----------------------------------------------------------------------------------
@@ -399,7 +368,7 @@ def is_on(engine: SimpleNamespace) -> bool:
 
 
 def test_registering_and_unregistering(
-    engine: SimpleNamespace, plugin: Any, log: pytest.LogCaptureFixture
+    engine: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
     project = tomllib.loads((PLUGINS / "vllm/pyproject.toml").read_text("utf-8"))
     entries = project["project"]["entry-points"]["vllm.general_plugins"]
@@ -407,10 +376,10 @@ def test_registering_and_unregistering(
     theirs = vars(engine.detokenizers.IncrementalDetokenizer)
     before = theirs["from_new_request"]
     for _ in range(2):
-        plugin.register()
-        plugin.register()
+        engine.plugin.register()
+        engine.plugin.register()
         assert is_on(engine)
-        plugin.unregister()
+        engine.plugin.unregister()
         assert theirs["from_new_request"] is before
     assert log.text.count("decodes the text of requests") == 2
 
@@ -428,7 +397,6 @@ def test_registering_and_unregistering(
 )
 def test_the_variable_and_the_version(
     engine: SimpleNamespace,
-    plugin: Any,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     switch: str,
@@ -436,26 +404,23 @@ def test_the_variable_and_the_version(
     expected: bool,
     told: str,
 ) -> None:
-    monkeypatch.setenv(plugin.SWITCH, switch)
+    monkeypatch.setenv(engine.plugin.SWITCH, switch)
     monkeypatch.setattr(engine.patch, "version", lambda _: version or 1 / 0)
-    plugin.register()
+    engine.plugin.register()
     assert is_on(engine) is expected
     assert told in log.text
 
 
 def test_classes_of_another_shape_are_left_alone(
-    engine: SimpleNamespace,
-    plugin: Any,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: SimpleNamespace, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = engine.detokenizers.IncrementalDetokenizer
-    monkeypatch.setenv(plugin.SWITCH, "on")
+    monkeypatch.setenv(engine.plugin.SWITCH, "on")
     monkeypatch.setattr(theirs, "update", lambda new_token_ids: new_token_ids)
-    plugin.register()
+    engine.plugin.register()
     assert "IncrementalDetokenizer.update takes new_token_ids" in log.text
     monkeypatch.delattr(theirs, "update")
-    plugin.register()
+    engine.plugin.register()
     assert "IncrementalDetokenizer.update is missing" in log.text
     assert not is_on(engine)
 

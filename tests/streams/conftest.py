@@ -8,5 +8,4 @@ import trio  # noqa: F401  (a feed finds trio among the modules that are there, 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The event loop."""
     return str(request.param)

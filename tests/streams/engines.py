@@ -19,18 +19,6 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import Chunk, iter_chunks
 
-__all__ = [
-    "Awaited",
-    "BoomError",
-    "Engine",
-    "PlainEngine",
-    "async_generator",
-    "drained",
-    "grouped",
-    "plain_generator",
-    "plain_stream",
-]
-
 
 class BoomError(Exception):
     """The exception of a broken engine."""
@@ -109,8 +97,6 @@ class Engine(Script):
 
 
 class PlainEngine(Script):
-    """A plain engine."""
-
     def __iter__(self) -> Self:
         return self
 
@@ -155,7 +141,6 @@ def grouped(token_ids: Sequence[int], cuts: Sequence[int]) -> list[list[int]]:
 
 
 async def drained(chunks: AsyncIterable[Chunk]) -> list[Chunk]:
-    """All chunks, to the end."""
     return [chunk async for chunk in chunks]
 
 

@@ -16,16 +16,7 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec import (
-    Chunk,
-    DecodeStream,
-    FinishedError,
-    StopSequenceDecoder,
-    TextStream,
-    TokenIdError,
-    TokenQueue,
-    wrap,
-)
+from streamdec import Chunk, FinishedError, TextStream, TokenIdError, TokenQueue, wrap
 from streamdec import Sequence as TokenSequence
 from streamdec.streams.reading import Machine
 from tests.stop_laws import Setup
@@ -62,7 +53,6 @@ class Trail:
 
     @property
     def num_read(self) -> int:
-        """How many ids were read."""
         return len(self.texts) - 1
 
 
@@ -81,23 +71,15 @@ def trail_of(machine: Machine, token_ids: Sequence[Any]) -> Trail:
     return Trail(texts, snapshots, False, texts[-1] + last.text, machine.snapshot(), last)
 
 
-def stepped(machine: Machine, token_id: Any) -> Chunk:
-    if isinstance(machine, StopSequenceDecoder):
-        return machine.step(token_id)
-    if isinstance(machine, DecodeStream):
-        return Chunk(machine.step(token_id))
-    assert isinstance(machine, TokenSequence)
-    return Chunk(machine.step(token_id))
+def stepped(machine: Any, token_id: Any) -> Chunk:
+    given = machine.step(token_id)
+    return given if isinstance(given, Chunk) else Chunk(given)
 
 
-def flushed(machine: Machine) -> Chunk:
-    if isinstance(machine, StopSequenceDecoder):
-        return machine.flush()
-    return Chunk(machine.flush() if isinstance(machine, DecodeStream) else "", "length")
-
-
-def num_tokens(machine: Machine) -> int:
-    return int(getattr(machine, "num_tokens"))  # noqa: B009 (all three have it)
+def flushed(machine: Any) -> Chunk:
+    """The end. A Sequence has no flush, but its stream has."""
+    given = "" if isinstance(machine, TokenSequence) else machine.flush()
+    return given if isinstance(given, Chunk) else Chunk(given, "length")
 
 
 # --- what a reader gets ---------------------------------------------------------------------------
@@ -114,7 +96,8 @@ class Reader:
         self.text = ""
 
     def take(self, chunk: Chunk) -> None:
-        trail, engine, machine = self._trail, self._engine, self._stream.decoder
+        trail, engine = self._trail, self._engine
+        machine: Any = self._stream.decoder
         assert not (self.chunks and self.chunks[-1].finish_reason), (
             "the last chunk was not the last"
         )
@@ -124,7 +107,7 @@ class Reader:
             assert engine.is_closed, "the last chunk came before the engine was closed"
             assert engine.closings == 1
             return
-        read = num_tokens(machine)
+        read = machine.num_tokens
         assert self.text == trail.texts[read]
         assert self._stream.snapshot() == trail.snapshots[read]
 
@@ -285,7 +268,10 @@ async def resumes(
         return
     assert text == trail.texts[place]
     assert stream.snapshot() == trail.snapshots[place]
-    assert stream.pending_text == end_of(restore(stream.snapshot()))
+    restored: Any = restore(stream.snapshot())
+    is_sequence = isinstance(machine, TokenSequence)
+    expected = restored.pending_text if is_sequence else flushed(restored).text
+    assert stream.pending_text == expected
     assert stream.snapshot() == trail.snapshots[place], "asking changed something"
     rest = restore(json.loads(json.dumps(stream.snapshot())))
     more, error = await read(wrap(Engine(token_ids[place:]), rest, **options))
@@ -305,13 +291,6 @@ async def read(stream: TextStream[Any]) -> tuple[str, Exception | None]:
     return text, None
 
 
-def end_of(machine: Machine) -> str:
-    """The text that an end would output now. A Sequence has no flush, but its stream has."""
-    if isinstance(machine, TokenSequence):
-        return machine.pending_text
-    return flushed(machine).text
-
-
 # --- ids that belong to text ----------------------------------------------------------------------
 
 
@@ -328,7 +307,7 @@ def ids_belong_to_text(chunks: Sequence[Chunk], trail: Trail, token_ids: Sequenc
 
 
 async def ids_that_wait_are_named(
-    machine: Machine, token_ids: Sequence[int], place: int, **options: Any
+    machine: Any, token_ids: Sequence[int], place: int, **options: Any
 ) -> None:
     """After each chunk, and where an engine breaks before token ``place``: none is missing."""
     engine = Engine(token_ids[:place], error=BoomError())
@@ -337,9 +316,9 @@ async def ids_that_wait_are_named(
     with suppress(BoomError, TokenIdError):
         async for chunk in stream:
             covered += chunk.token_ids
-            read = num_tokens(machine)
+            read = machine.num_tokens
             assert [*covered, *stream.pending_token_ids] == [*token_ids[:read]]
-    assert [*covered, *stream.pending_token_ids] == [*token_ids[: num_tokens(machine)]]
+    assert [*covered, *stream.pending_token_ids] == [*token_ids[: machine.num_tokens]]
 
 
 def ids_are_given_with_the_end_of_their_text(

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
     DecodeStream,
     MockTokenizer,
+    SourceError,
     StopConditions,
     StopSequenceDecoder,
     TextStopDecoder,
+    TextStream,
     TokenIdError,
     iter_chunks,
     stream,
@@ -34,17 +41,12 @@ from tests.streams.engines import (
     plain_generator,
     plain_stream,
 )
+from tests.support.wrappers import Decoding, taking_back
 
 pytestmark = pytest.mark.anyio
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, STOP = 2, 3, 6
-
-KINDS: dict[str, Any] = {
-    "stream": (stream, wrap, Engine, async_generator),
-    "stream over a plain source": (stream, wrap, PlainEngine, plain_generator),
-    "iter_chunks": (plain_stream, plain_stream, PlainEngine, plain_generator),
-}
 
 
 class Kind(NamedTuple):
@@ -56,9 +58,16 @@ class Kind(NamedTuple):
     generator: Any
 
 
+KINDS = {
+    "stream": Kind(stream, wrap, Engine, async_generator),
+    "stream over a plain source": Kind(stream, wrap, PlainEngine, plain_generator),
+    "iter_chunks": Kind(plain_stream, plain_stream, PlainEngine, plain_generator),
+}
+
+
 @pytest.fixture(params=[*KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return Kind(*KINDS[request.param])
+    return KINDS[request.param]
 
 
 # --- every way to end -----------------------------------------------------------------------------
@@ -246,14 +255,44 @@ async def test_an_interrupt_in_on_stop_still_closes(kind: Kind) -> None:
         assert engine.is_closed
 
 
+# --- engines that hold scopes, or are cancelled ---------------------------------------------------
+
+
+async def test_a_task_group_across_a_yield_cannot_be_closed() -> None:
+    """Each ``aclose()`` of it raises. The last chunk is output before the error."""
+
+    async def generate() -> AsyncGenerator[int, None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            yield A
+            yield STOP
+
+    chunks = stream(generate(), TOKENIZER, stop="STOP")
+    assert (await anext(chunks)).text == "a"
+    assert (await anext(chunks)).finish_reason == "stop"
+    with pytest.raises(SourceError, match=r"holds a cancel scope or a task group across a yield"):
+        await anext(chunks)
+    with anyio.move_on_after(0) as scope:  # the task's scopes still work
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+@pytest.mark.asyncio
+async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
+    async def generate() -> AsyncGenerator[int, None]:
+        yield A
+        waiting = asyncio.ensure_future(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await waiting
+
+    chunks = stream(generate(), TOKENIZER)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await anext(chunks)
+
+
 # --- a text that cannot be ended ------------------------------------------------------------------
-
-
-class TakesBack:
-    """In the end its decode changes what it gave before."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +302,7 @@ class TakesBack:
 async def test_an_error_of_the_end_is_raised_after_the_text_and_the_closing(
     kind: Kind, outputs: list[Any], is_stopping: bool
 ) -> None:
-    engine, tokenizer = kind.engine(outputs), TakesBack()
+    engine, tokenizer = kind.engine(outputs), Decoding(taking_back)
     machine: Any = DecodeStream(tokenizer)
     if is_stopping:
         machine = StopSequenceDecoder(tokenizer, StopConditions(stop="xq"))
@@ -316,3 +355,87 @@ async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> No
     with pytest.raises(TokenIdError):
         await drained(failed)
     assert (left.finish_reason, failed.finish_reason) == (None, None)
+
+
+# --- pieces of text from an API, up to a stop of a TextStopDecoder --------------------------------
+
+CONDITIONS = StopConditions(stop="\nUser:")
+PIECES = ["It is", None, "", " 42.\nUs", "er: ", "and more"]
+LETTERS = "ab\n"
+
+
+def decoder() -> TextStopDecoder:
+    return TextStopDecoder(CONDITIONS)
+
+
+def shown(chunks: list[Chunk]) -> list[tuple[str, str | None]]:
+    return [(chunk.text, chunk.finish_reason) for chunk in chunks]
+
+
+async def put_into(texts: list[str], chunks: TextStream[Any]) -> None:
+    async for chunk in chunks:
+        texts.append(chunk.text)  # noqa: PERF401 (an error comes after it)
+
+
+ENDED = [("It is", None), (" 42.", None), ("", "stop")]
+
+
+async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> None:
+    script, stops = Script(PIECES), []
+    chunks: list[Chunk] = []
+    async with wrap(
+        async_generator(script), decoder(), on_stop=lambda: stops.append(len(chunks))
+    ) as reader:
+        async for chunk in reader:
+            assert script.closings == (chunk.finish_reason is not None)
+            chunks.append(chunk)
+    assert shown(chunks) == ENDED
+    assert chunks[-1].stop_reason == "\nUser:"
+    assert script.pulls == 5, "a piece was pulled after the stop"
+    assert stops == [2]
+    assert reader.decoder.match is not None
+    assert reader.decoder.match.start == len("It is 42.")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [([], "length"), ([Chunk("!", "abort"), "more"], "abort")]
+)
+async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reason: str) -> None:
+    """A Chunk as a piece has the API's own finish reason."""
+    source = Engine(["Hi", Chunk(" you\nUs"), *end])
+    chunks = [chunk async for chunk in wrap(source, decoder())]
+    assert "".join(chunk.text for chunk in chunks) == "Hi you\nUs" + "!" * bool(end)
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [reason]
+    chunks = [chunk async for chunk in wrap(Engine(["Hi"]), decoder(), finish_reason="stop")]
+    assert chunks[-1].finish_reason == "stop"
+
+
+@given(cuts=st.lists(st.text(LETTERS, max_size=5), max_size=8))
+def test_the_result_does_not_depend_on_how_the_text_was_cut(cuts: list[str]) -> None:
+    judge = TextStopDecoder(StopConditions(stop="a\nb"))
+    whole = judge.step("".join(cuts))
+    expected = whole.text + ("" if judge.finished else judge.flush().text)
+    chunks = [*iter_chunks(cuts, TextStopDecoder(StopConditions(stop="a\nb")))]
+    assert "".join(chunk.text for chunk in chunks) == expected
+    assert chunks[-1].stop_reason == whole.stop_reason
+    assert all(chunk.text or chunk.finish_reason for chunk in chunks)
+
+
+async def test_an_error_of_the_source_comes_after_its_text_and_the_rest_can_be_continued() -> None:
+    reader = wrap(Engine(["Hi\nUs"], error=BoomError()), decoder())
+    texts: list[str] = []
+    with pytest.raises(BoomError):
+        await put_into(texts, reader)
+    assert texts == ["Hi"]
+    assert reader.pending_text == "\nUs"
+    again = TextStopDecoder.restore(json.loads(json.dumps(reader.snapshot())))
+    chunks = [chunk async for chunk in wrap(Engine(["ual"]), again)]
+    assert "".join(chunk.text for chunk in chunks) == "\nUsual"
+
+
+@pytest.mark.parametrize("piece", [7, [1, 2], b"Hi", {"text": "Hi"}])
+async def test_a_piece_that_is_not_text_raises(piece: Any) -> None:
+    texts: list[str] = []
+    with pytest.raises(SourceError, match=r"pieces of text .*, not"):
+        await put_into(texts, wrap(Engine(["Hi", piece]), decoder()))
+    assert texts == ["Hi"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streamdec import (
     DecoderPool,
-    DecodeStream,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
@@ -20,11 +20,11 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec import Sequence as TokenSequence
 from streamdec.bulk import decode_rollouts
 from streamdec.core.conditions import StopOptions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
 from tests.streams.engines import Engine, PlainEngine, drained
+from tests.support.pages import Page, printed_by
 
 TOKENS = [b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP", b" ."]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, [0])
@@ -38,7 +38,6 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=[stream, iter_chunks])
 def open_(request: pytest.FixtureRequest) -> Any:
-    """One of the functions that take a tokenizer."""
     return request.param
 
 
@@ -48,9 +47,6 @@ async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **o
     found = [*chunks] if open_ is iter_chunks else await drained(chunks)
     assert engine.closings == 1
     return "".join(chunk.text for chunk in found)
-
-
-# --- options --------------------------------------------------------------------------------------
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -129,30 +125,34 @@ async def test_a_future_is_not_a_source(is_async: bool) -> None:
         open_(future, TOKENIZER)
 
 
-# --- columns of data frames -----------------------------------------------------------------------
+PAGE = "docs/how-to/your-engine.md"
 
 
-class Column:
-    """A pandas Series of 1 and 2, as far as it resembles a list. Its labels are 1 and 0."""
-
-    dtype = "Int64"
-    iloc: Any = None
-
-    def tolist(self) -> list[int]:
-        return [1, 2]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter([1, 2])
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, label: int) -> int:
-        return [2, 1][label]
+def test_the_table_of_options_has_them_all() -> None:
+    cells = " ".join(Page(PAGE, "Options of a stream").rows("option"))
+    options = {*inspect.signature(stream).parameters, *DecoderOptions.__annotations__}
+    options -= {"source", "tokenizer", "options"}
+    assert {*re.findall(r"`(\w+)`", cells)} == options
+    own = [name for name in inspect.signature(wrap).parameters if name not in ("source", "decoder")]
+    assert {*re.findall(r"`(\w+)`", cells[cells.index("`ids`") :])} == {*own}
 
 
-def test_a_column_of_a_data_frame_is_a_list_of_ids() -> None:
-    column: Any = Column()
-    assert DecodeStream(TOKENIZER).step_batch(column) == ["a", "b"]
-    assert TokenSequence(TOKENIZER, column).text == "ab"
-    assert "".join(chunk.text for chunk in iter_chunks([column], TOKENIZER)) == "ab"
+def test_the_engines_thread_of_the_page_ends_if_its_reader_is_cancelled() -> None:
+    """Its requests are aborted, so they are unknown in the next round, and it drops them."""
+    code = Page(PAGE, "A batch").examples[-1][0]
+    for old, new in (
+        ('StopConditions(stop=".")', "StopConditions()"),
+        ("asyncio.run(main())", CANCELLED),
+        ("print(set(sent), len(pool))", "print(len(pool))"),
+    ):
+        assert old in code
+        code = code.replace(old, new)
+    assert printed_by(code) == ["0"]
+
+
+CANCELLED = """
+try:
+    asyncio.run(asyncio.wait_for(main(), 1))
+except TimeoutError:
+    pass
+"""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import anyio
 import numpy as np
@@ -26,8 +27,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*seem to be cumulative")
 ROUNDS = 2
 """The first stream fills the table, the second finds it filled."""
 
-BACKENDS = st.sampled_from(["asyncio", "trio"])
-CHUNK_BY = st.sampled_from(["output", "token"])
+
+class Case(NamedTuple):
+    """A stream, where it runs, and what becomes one chunk."""
+
+    situation: Situation
+    backend: str
+    chunk_by: str
+
+
+CASES = st.builds(
+    Case, situations(), st.sampled_from(["asyncio", "trio"]), st.sampled_from(["output", "token"])
+)
 
 
 @pytest.fixture(params=[*MACHINES])
@@ -82,107 +93,67 @@ def as_the_machine(
     return chunks
 
 
-@given(
-    data=st.data(),
-    situation=situations(),
-    chunk_by=CHUNK_BY,
-    shape=st.sampled_from([*SHAPES]),
-    backend=BACKENDS,
-    covers=st.booleans(),
-)
+Made = Callable[[Setup], Machine]
+
+
+@given(case=CASES, data=st.data(), shape=st.sampled_from([*SHAPES]), covers=st.booleans())
 def test_law_0_any_grouping_of_ids(
-    make: Callable[[Setup], Machine],
-    data: st.DataObject,
-    situation: Situation,
-    chunk_by: str,
-    shape: str,
-    backend: str,
-    covers: bool,
+    make: Made, case: Case, data: st.DataObject, shape: str, covers: bool
 ) -> None:
     """And each id belongs to one chunk, in order, if chunks say which ids they cover."""
-    setup, ids = setup_of(situation), situation.ids
+    setup, ids = setup_of(case.situation), case.situation.ids
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"shape": SHAPES[shape], "chunk_by": chunk_by}
-    options["return_token_ids"] = covers
-    chunks = as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
+    options = {"shape": SHAPES[shape], "chunk_by": case.chunk_by, "return_token_ids": covers}
+    chunks = as_the_machine(case.backend, lambda: make(setup), trail, outputs, **options)
     laws.unread_ids(chunks, trail, outputs)
     if covers:
         laws.ids_belong_to_text(chunks, trail, ids)
 
 
-@given(
-    data=st.data(),
-    situation=situations(),
-    chunk_by=CHUNK_BY,
-    bad=st.sampled_from([True, -1, 2**32]),
-    backend=BACKENDS,
-)
+@given(case=CASES, data=st.data(), bad=st.sampled_from([True, -1, 2**32]))
 def test_law_16_a_bad_id_comes_after_the_text_before_it(
-    make: Callable[[Setup], Machine],
-    data: st.DataObject,
-    situation: Situation,
-    chunk_by: str,
-    bad: int,
-    backend: str,
+    make: Made, case: Case, data: st.DataObject, bad: int
 ) -> None:
-    setup = setup_of(situation)
-    place = data.draw(st.integers(0, len(situation.ids)), label="place")
-    ids = [*situation.ids[:place], bad, *situation.ids[place:]]
+    setup, ids = setup_of(case.situation), [*case.situation.ids]
+    ids.insert(data.draw(st.integers(0, len(ids)), label="place"), bad)
     outputs = data.draw(one_by_one(ids), label="outputs")
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"shape": SHAPES["ids"], "chunk_by": chunk_by}
-    as_the_machine(backend, lambda: make(setup), trail, outputs, **options)
+    options = {"shape": SHAPES["ids"], "chunk_by": case.chunk_by}
+    as_the_machine(case.backend, lambda: make(setup), trail, outputs, **options)
 
 
 @given(
+    case=CASES,
     data=st.data(),
-    situation=situations(),
     shape=st.sampled_from(["ids", "lists", "tuples", "arrays", "numpy ids"]),
-    backend=BACKENDS,
 )
-def test_a_token_queue_changes_nothing(
-    data: st.DataObject, situation: Situation, shape: str, backend: str
-) -> None:
+def test_a_token_queue_changes_nothing(case: Case, data: st.DataObject, shape: str) -> None:
     """However much the reader finds waiting each time."""
-    setup, ids = setup_of(situation), situation.ids
-    outputs = data.draw(one_by_one(ids), label="outputs")
-    trail = trail_of(setup.decoder(), ids)
-    run(backend, laws.fed, setup.decoder(), trail, [SHAPES[shape](part) for part in outputs])
+    setup, ids = setup_of(case.situation), case.situation.ids
+    outputs = [SHAPES[shape](part) for part in data.draw(one_by_one(ids), label="outputs")]
+    run(case.backend, laws.fed, setup.decoder(), trail_of(setup.decoder(), ids), outputs)
 
 
-@given(situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS, is_plain=st.booleans())
-def test_law_16_a_broken_engine_is_resumed_anywhere(
-    make: Callable[[Setup], Machine],
-    situation: Situation,
-    chunk_by: str,
-    backend: str,
-    is_plain: bool,
-) -> None:
-    setup, ids = setup_of(situation), situation.ids
+@given(case=CASES, is_plain=st.booleans())
+def test_law_16_a_broken_engine_is_resumed_anywhere(make: Made, case: Case, is_plain: bool) -> None:
+    setup, ids = setup_of(case.situation), case.situation.ids
     trail = trail_of(make(setup), ids)
-    options: dict[str, Any] = {"chunk_by": chunk_by, "is_plain": is_plain}
+    options: dict[str, Any] = {"chunk_by": case.chunk_by, "is_plain": is_plain}
     kind: Any = type(make(setup))
-
-    def restore(snapshot: dict[str, Any]) -> Machine:
-        restored: Machine = kind.restore(setup.tokenizer, snapshot)
-        return restored
-
+    restore = partial(kind.restore, setup.tokenizer)
     for place in range(len(ids) + 1):
-        run(backend, laws.resumes, make(setup), trail, ids, place, restore, **options)
+        run(case.backend, laws.resumes, make(setup), trail, ids, place, restore, **options)
 
 
-@given(data=st.data(), situation=situations(), chunk_by=CHUNK_BY, backend=BACKENDS)
+@given(case=CASES, data=st.data())
 def test_pending_token_ids_are_those_without_a_chunk(
-    make: Callable[[Setup], Machine],
-    data: st.DataObject,
-    situation: Situation,
-    chunk_by: str,
-    backend: str,
+    make: Made, case: Case, data: st.DataObject
 ) -> None:
-    setup, ids = setup_of(situation), situation.ids
+    setup, ids = setup_of(case.situation), case.situation.ids
     place = data.draw(st.integers(0, len(ids)), label="place")
-    run(backend, laws.ids_that_wait_are_named, make(setup), ids, place, chunk_by=chunk_by)
+    options = {"chunk_by": case.chunk_by}
+    run(case.backend, laws.ids_that_wait_are_named, make(setup), ids, place, **options)
 
 
 BYTE_LEVEL = situations().filter(lambda situation: situation.decoder == "byte_level")

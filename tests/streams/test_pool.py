@@ -1,10 +1,12 @@
-"""DecoderPool: many requests at once, and none of them disturbs another."""
+"""DecoderPool and its sinks: many requests at once, and none of them disturbs another."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,15 +23,18 @@ from streamdec import (
     StreamdecWarning,
     TokenIdError,
 )
+from streamdec.chunks import chunk_before
 from streamdec.errors import RewriteError, UnknownRequestError
 from tests.stop_laws import new_tokenizer
 from tests.stop_model import Situation, draw_table
 from tests.strategies import situations
+from tests.streams.engines import BoomError
+from tests.support.wrappers import Decoding, FrozenError, taking_back
 
-TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST"]
+TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST", b"OP"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
 LETTERS = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
-HALF, REST, STOP, ST = 2, 3, 4, 5
+A, B, HALF, REST, STOP, ST, OP = range(len(TOKENS))
 CONDITIONS = StopConditions(stop="STOP")
 
 
@@ -157,22 +162,16 @@ def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round
         assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
 
 
-class FrozenError(Exception):
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(name)
-
-
 @pytest.mark.parametrize("error", [KeyError, FrozenError])
 def test_an_error_of_a_tokenizer_ends_only_its_request(error: type[Exception]) -> None:
     """Also an error that cannot be changed; and a KeyError is not an unknown request."""
 
-    class Broken:
-        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-            if 2 in token_ids:
-                raise error
-            return "x" * len(token_ids)
+    def broken(token_ids: Sequence[int]) -> str:
+        if 2 in token_ids:
+            raise error
+        return "x" * len(token_ids)
 
-    pool = DecoderPool(Broken())
+    pool = DecoderPool(Decoding(broken))
     pool.add("a")
     pool.add("b")
     assert pool.step({"a": [1, 1]}) == {"a": Chunk("xx")}
@@ -190,17 +189,8 @@ def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
     assert isinstance(pool.errors["a"], (TokenIdError, TypeError))
 
 
-class TakesBack:
-    """Its decode changes text that it gave before: at 8 at once, at 9 in the end."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        if 8 in token_ids:
-            return "y"
-        return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
-
-
 def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
-    pool = DecoderPool(TakesBack())
+    pool = DecoderPool(Decoding(taking_back))
     pool.add("a", StopConditions(stop="xq"))
     assert pool.step({"a": [1, 1]}) == {"a": Chunk("x")}
     assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error")}
@@ -210,7 +200,7 @@ def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
 
 def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
     """Otherwise it would never be removed."""
-    pool = DecoderPool(TakesBack())
+    pool = DecoderPool(Decoding(taking_back))
     pool.add("a", StopConditions(stop="xq"))
     pool.add("b")
     pool.step({"a": [1, 1, 9], "b": [1, 9]})
@@ -239,16 +229,8 @@ HAS_IT = "the pool already has a request 'a'"
     ("call", "kind", "told"),
     [
         (lambda pool: pool.step([("a", 1)]), TypeError, r"step\(\) takes a mapping of request ids"),
-        (
-            lambda pool: pool.add(None),
-            TypeError,
-            "a request id must be a string or an integer, not",
-        ),
-        (
-            lambda pool: pool.add(True),
-            TypeError,
-            "a request id must be a string or an integer, not",
-        ),
+        (lambda pool: pool.add(None), TypeError, "a request id must be a string or an int"),
+        (lambda pool: pool.add(True), TypeError, "a request id must be a string or an int"),
         (lambda pool: pool.add("a"), ValueError, HAS_IT),
         (lambda pool: pool.fork("a", "a"), ValueError, HAS_IT),
         (lambda pool: pool.adopt("a", StopSequenceDecoder(TOKENIZER)), ValueError, HAS_IT),
@@ -348,3 +330,242 @@ def test_lists_that_do_not_repeat_ids_give_no_warning(rounds: list[dict[str, Any
         warnings.simplefilter("error")
         for token_ids in rounds:
             pool.step(token_ids)
+
+
+# --- sinks ----------------------------------------------------------------------------------------
+
+
+class Recording:
+    """A sink that keeps its chunks, and raises at one of them."""
+
+    def __init__(self, place: int = -1, raised: BaseException | None = None) -> None:
+        self._place, self._raised = place, raised
+        self.chunks: list[Chunk] = []
+
+    def __call__(self, chunk: Chunk) -> None:
+        if self._raised is not None and len(self.chunks) == self._place:
+            raise self._raised
+        self.chunks.append(chunk)
+
+    @property
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks)
+
+
+def pool_with(**sinks: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER)
+    for name, sink in sinks.items():
+        pool.add(name, CONDITIONS)
+        pool.attach(name, sink)
+    return pool
+
+
+rounds_of_ids = st.lists(
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.one_of(
+            st.integers(0, len(TOKENS) - 1), st.lists(st.integers(-1, len(TOKENS) - 1), max_size=4)
+        ),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.filterwarnings("ignore:.*seem to be cumulative")  # drawn ids may repeat
+@given(rounds_of_ids, st.booleans())
+def test_a_sink_gets_the_chunks_that_step_would_return(
+    rounds: Sequence[dict[str, Any]], return_token_ids: bool
+) -> None:
+    plain = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
+    pool = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
+    sent: dict[str, list[Chunk]] = {}
+    for name in "abc":
+        plain.add(name, CONDITIONS)
+        pool.add(name, CONDITIONS)
+        pool.attach(name, sent.setdefault(name, []).append)
+    expected: dict[str, list[Chunk]] = {name: [] for name in "abc"}
+    for token_ids in rounds:
+        for name, chunk in plain.step(token_ids).items():
+            if not chunk.is_empty:
+                expected[name].append(chunk)
+        assert pool.step(token_ids) == {}
+        assert (pool.errors.keys(), pool.ended.keys()) == (plain.errors.keys(), plain.ended.keys())
+    assert sent == expected
+    for name in [*pool]:
+        assert pool.finish(name) == plain.finish(name) == sent[name][-1]
+    assert [*pool] == []
+
+
+def test_requests_without_a_sink_are_returned() -> None:
+    sink = Recording()
+    pool = pool_with(a=sink)
+    pool.add("b")
+    assert pool.step({"a": A, "b": B}) == {"b": Chunk("b")}
+    pool.attach("a", None)
+    assert pool.step({"a": B}) == {"a": Chunk("b")}
+    assert sink.text == "a"
+
+
+# --- a sink that raises ---------------------------------------------------------------------------
+
+
+INTERRUPTS = [KeyboardInterrupt(), SystemExit(3)]
+RAISED = [*INTERRUPTS, asyncio.CancelledError(), GeneratorExit(), BoomError()]
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("raised", RAISED, ids=repr)
+def test_whatever_a_sink_raises_no_request_loses_text(raised: BaseException, place: int) -> None:
+    """The text of each request is sent, returned, or in the error; then the round is over."""
+    raising, sent, got = Recording(place, raised), Recording(), dict.fromkeys("xyz", "")
+    pool = pool_with(x=None, raising=raising, y=None, sent=sent, z=None)
+    interrupts = []
+    for number, token_id in enumerate([A, B, HALF, REST, ST, A, ST, OP]):
+        running = [*pool]
+        try:
+            chunks = pool.step(dict.fromkeys(running, token_id))
+        except BaseException as error:  # noqa: BLE001 (it is compared)
+            interrupts.append(error)
+            chunks = pool.chunks
+        assert [*chunks] == [*"xyz"]
+        for name, chunk in chunks.items():
+            got[name] += chunk.text
+        if "raising" in pool.errors:
+            failed: Any = pool.errors["raising"]
+            taken = "".join(each.text for each in raising.chunks) + failed.chunk.text
+            ended: Any = pool.ended["raising"].fork()
+            ended.reset()
+            ids = [A, B, HALF, REST, ST, A, ST, OP][: number + 1]
+            assert taken == ended.feed(ids).text + ended.flush().text
+            assert failed is raised or failed.__cause__ is raised
+            assert isinstance(failed, Exception)
+    assert interrupts == [raised] * isinstance(raised, (KeyboardInterrupt, SystemExit))
+    assert [*got.values(), sent.text] == ["ab你STa"] * 4
+    assert [*pool] == []
+
+
+@pytest.mark.parametrize("raised", INTERRUPTS, ids=repr)
+def test_an_interrupt_at_an_end_is_raised_when_the_request_has_left(raised: BaseException) -> None:
+    pool = pool_with(a=Recording(0, raised))
+    pool.step({"a": ST})
+    with pytest.raises(type(raised)):
+        pool.finish("a", "length")
+    assert pool.errors["a"].chunk == Chunk("ST", "length")  # type: ignore[attr-defined]
+    assert [*pool.ended] == ["a"]
+    pool.step({})  # the interrupt is raised once
+
+
+def test_an_interrupt_of_a_request_that_a_sink_ends_is_raised_after_the_round() -> None:
+    raised, last = KeyboardInterrupt(), Recording()
+    pool = pool_with(b=Recording(0, raised), a=None, c=last)
+    pool.attach("a", lambda _: pool.abort("b"))
+    with pytest.raises(KeyboardInterrupt):
+        pool.step({"a": A, "c": A})
+    assert (last.text, [*pool], [*pool.errors]) == ("a", ["a", "c"], ["b"])
+
+
+@pytest.mark.parametrize("raised", [BoomError(), FrozenError(), KeyboardInterrupt()], ids=repr)
+def test_sinks_that_raise_the_same_error_each_have_their_text(raised: BaseException) -> None:
+    """Also if nothing can be noted on it: then it is the cause of another one."""
+    pool, last = pool_with(a=Recording(0, raised), b=Recording(0, raised)), Recording()
+    pool.add("c")
+    pool.attach("c", last)
+    with suppress(KeyboardInterrupt):
+        pool.step({"a": A, "b": B, "c": A})
+    errors: dict[Any, Any] = pool.errors
+    assert {name: error.chunk.text for name, error in errors.items()} == {"a": "a", "b": "b"}
+    assert all(raised in (error, error.__cause__) for error in errors.values())
+    assert last.text == "a"
+
+
+# --- sinks that call the pool ---------------------------------------------------------------------
+
+
+def test_a_sink_may_end_its_request_and_begin_another() -> None:
+    pool = DecoderPool(TOKENIZER)
+    sent: list[Chunk] = []
+
+    def once(chunk: Chunk) -> None:
+        sent.append(chunk)
+        if chunk.finish_reason is None:
+            pool.abort("a")
+            pool.add("b")
+
+    pool.add("a", CONDITIONS)
+    pool.attach("a", once)
+    pool.step({"a": A, "missing": A})
+    assert sent == [Chunk("a"), Chunk("", "abort")]
+    assert [*pool] == ["b"]
+    assert pool.errors.keys() == {"missing"}
+    assert pool.ended.keys() == {"a"}
+
+
+def test_a_sink_that_returns_a_coroutine_ends_its_request() -> None:
+    """Its text would be lost, because nothing awaits the coroutine."""
+
+    async def send(_: Chunk) -> None:
+        raise AssertionError
+
+    def sink(chunk: Chunk) -> Any:
+        return send(chunk)
+
+    pool = pool_with(a=sink)
+    pool.step({"a": [A, ST]})
+    error: Any = pool.errors["a"]
+    assert isinstance(error, TypeError)
+    assert str(error).startswith("a sink must be a plain function, but it returned a coroutine, <")
+    unsent = chunk_before(error)
+    assert (unsent.text, unsent.finish_reason) == ("aST", "abort")
+    assert "a" not in pool
+
+
+def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
+    other = Recording()
+    pool = pool_with(b=other)
+    pool.add("a")
+    pool.attach("a", lambda _: pool.step({"b": B}))
+    pool.step({"b": A, "a": A})
+    assert str(pool.errors["a"]).startswith("a sink must not call step() of its pool; call it")
+    pool.step({"b": B})
+    assert (other.text, pool.errors) == ("ab", {})
+
+
+def test_a_request_may_be_added_again_by_its_last_sink() -> None:
+    pool = pool_with(a=None)
+
+    def again(chunk: Chunk) -> None:
+        if chunk.finish_reason is not None:
+            pool.add("a")
+
+    for end in (lambda: pool.step({"a": [ST, OP]}), lambda: pool.finish("a")):
+        pool.attach("a", again)
+        end()
+        assert [*pool] == ["a"]
+        pool.abort("a")
+        pool.add("a", CONDITIONS)
+
+
+def test_a_sink_that_raises_does_not_end_the_request_that_it_added() -> None:
+    pool = pool_with(a=None)
+
+    def replace(_: Chunk) -> None:
+        pool.abort("a")
+        pool.add("a")
+        raise BoomError
+
+    pool.attach("a", replace)
+    pool.step({"a": A})
+    assert [*pool] == [*pool.errors] == ["a"]
+    assert pool.step({"a": A}) == {"a": Chunk("a")}
+
+
+def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
+    def failing(_: Chunk) -> None:
+        raise BoomError
+
+    pool = pool_with(b=failing, c=Recording())
+    pool.add("a")
+    pool.attach("a", lambda _: [pool.abort("b"), pool.abort("c")])
+    pool.finish("a")
+    assert [type(error) for error in pool.errors.values()] == [BoomError]
+    assert [*pool.ended] == ["a", "b", "c"]

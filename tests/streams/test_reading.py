@@ -1,8 +1,11 @@
-"""How chunks are read: cadence, other tasks, one reader at a time."""
+"""How chunks are read: cadence, other tasks, one reader at a time, one stream for a decoder."""
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -11,33 +14,30 @@ from anyio.lowlevel import checkpoint
 
 from streamdec import (
     Chunk,
+    DecoderPool,
     DecodeStream,
     MockTokenizer,
-    SourceError,
+    Sequence,
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
     TextStream,
-    TokenIdError,
+    iter_chunks,
     stream,
     wrap,
 )
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
+from streamdec.trace import Tracer
 from tests.streams.engines import Engine, Script, async_generator, drained
 
 pytestmark = pytest.mark.anyio
 
-COLD_AND_WARM = 2
-"""Streams: the first fills the table, the second finds it filled."""
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, SKIPPED = 2, 3, 0
 
 
 async def texts(chunks: TextStream[Any]) -> list[str]:
     return [chunk.text async for chunk in chunks]
-
-
-# --- how ids become chunks ------------------------------------------------------------------------
 
 
 async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
@@ -55,22 +55,6 @@ async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_outp
         assert chunks[-1].unread_tokens == MAX_TOKENS_AT_ONCE * 2
 
 
-@pytest.mark.parametrize("first", [A, B, 4])
-@pytest.mark.parametrize("bad", [3.0, True])
-async def test_an_object_equal_to_an_id_is_not_an_id(first: int, bad: Any) -> None:
-    """In every state: idle, inside a stop, inside a character."""
-    for _ in range(COLD_AND_WARM):
-        await texts(stream(Engine([first, A, first, B, first, 1]), TOKENIZER, stop="bx"))
-    engine = Engine([first, bad, A])
-    chunks = stream(engine, TOKENIZER, stop="bx")
-    with pytest.raises((TokenIdError, SourceError)):
-        await drained(chunks)
-    assert (chunks.decoder.num_tokens, engine.pulls) == (1, 2)
-
-
-# --- the last chunk -------------------------------------------------------------------------------
-
-
 async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step(6)
@@ -84,9 +68,6 @@ async def test_a_finished_decoder_returns_its_finish_again_without_reading() -> 
     with pytest.warns(StreamdecWarning, match="has already ended"):
         again = wrap(Engine([A]), flushed)
     assert await drained(again) == [Chunk("", "length")]
-
-
-# --- other tasks ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,9 +133,6 @@ async def test_others_run_between_the_outputs_of_a_plain_source_that_computes() 
     assert chunks.decoder.num_tokens == len(computed) < MAX_TOKENS_AT_ONCE
 
 
-# --- one reader -----------------------------------------------------------------------------------
-
-
 async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> None:
     started, go_on = anyio.Event(), anyio.Event()
 
@@ -181,3 +159,127 @@ async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> N
             await chunks.aclose()
         go_on.set()
     assert got == ["a", "b", ""]
+
+
+IS_OWNED = "another stream or pool still steps this decoder"
+
+
+def decoder() -> StopSequenceDecoder:
+    return StopSequenceDecoder(TOKENIZER, StopConditions(stop="ab"))
+
+
+def pool_of(machine: Any) -> DecoderPool:
+    pool = DecoderPool(TOKENIZER)
+    pool.adopt("x", machine)
+    return pool
+
+
+BEGINNINGS: dict[str, Callable[[Any], object]] = {
+    "iter_chunks": lambda machine: iter_chunks([A], machine),
+    "tracer": lambda machine: iter_chunks([A], Tracer(machine)),
+    "stream": lambda machine: wrap(Engine([A]), machine),
+    "pool": pool_of,
+}
+
+
+@pytest.mark.parametrize("first", BEGINNINGS)
+def test_a_second_stream_on_one_decoder_is_rejected(first: str) -> None:
+    """Until the first one is deleted."""
+    machine = decoder()
+    running = BEGINNINGS[first](machine)
+    for second in BEGINNINGS.values():
+        with pytest.raises(RuntimeError, match=IS_OWNED):
+            second(machine)
+    del running
+    pool_of(machine)
+
+
+@pytest.mark.parametrize("make", [DecodeStream, Sequence])
+def test_every_kind_of_decoder_is_stepped_by_one(make: Any) -> None:
+    machine = make(TOKENIZER)
+    running = iter_chunks([A], machine)
+    with pytest.raises(RuntimeError, match=IS_OWNED):
+        iter_chunks([B], machine)
+    assert "".join(chunk.text for chunk in running) == "a"
+
+
+LEFT: dict[str, Callable[[Any], Any]] = {
+    "stream": lambda machine: wrap(Engine([B, B]), machine),
+    "generator": lambda machine: wrap(async_generator(Script([B, B])), machine),
+    "tracer": lambda machine: wrap(Engine([B, B]), Tracer(machine)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
+@pytest.mark.parametrize("sections", [None, {"x": ("<", ">")}])
+@pytest.mark.parametrize("begin", LEFT)
+async def test_a_loop_that_was_left_leaves_its_decoder_to_others(begin: str, sections: Any) -> None:
+    """As soon as the event loop closes it, even if the engine takes longer."""
+    machine = StopSequenceDecoder(TOKENIZER, sections=sections)
+    async for _ in LEFT[begin](machine):
+        break
+    for _ in range(3):
+        await checkpoint()
+    assert [chunk.text async for chunk in wrap(Engine([B]), machine)] == ["b", ""]
+
+
+async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
+    machine = decoder()
+    kept = wrap(Engine([B, B]), machine)
+    async for _ in kept:
+        break
+    await checkpoint()
+    with pytest.raises(
+        RuntimeError, match=r"first \(`await` its aclose\(\), or call its close\(\)\)"
+    ):
+        wrap(Engine([B]), machine)
+    reader = aiter(kept)
+    del kept
+    with pytest.raises(RuntimeError, match=IS_OWNED):
+        wrap(Engine([B]), machine)
+    assert [chunk.text async for chunk in reader] == ["b", ""]
+
+
+async def test_a_closed_stream_leaves_its_decoder_to_others() -> None:
+    machine = decoder()
+    with iter_chunks([B, B], machine) as first:
+        next(first)
+    async with wrap(Engine([B, B]), machine) as second:
+        await anext(second)
+    pool = pool_of(machine)
+    assert pool.step({"x": B})["x"].text == "b"
+    del first, second
+
+
+def test_a_request_that_has_left_its_pool_leaves_its_decoder_to_others() -> None:
+    machine = decoder()
+    pool = pool_of(machine)
+    pool.step({"x": B})
+    pool.finish("x")
+    machine.reset()
+    assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
+
+
+def test_a_failed_constructor_leaves_the_decoder_free() -> None:
+    """Also while the exception is alive. An interactive session keeps the last exception."""
+    machine = decoder()
+    with pytest.raises(TypeError) as kept:
+        iter_chunks("text", machine)
+    with pytest.raises(TypeError, match="on_stop") as kept_too:
+        wrap(Engine([A]), machine, on_stop=0)  # type: ignore[arg-type]
+    assert [chunk.text for chunk in iter_chunks([B], machine)] == ["b", ""]
+    del kept, kept_too
+
+
+async def test_an_unreferenced_stream_is_freed_at_once() -> None:
+    """Nothing in it refers back to it, so no collection has to find it."""
+    gc.disable()
+    try:
+        chunks = wrap(Engine([A, B]), decoder())
+        await anext(chunks)
+        await chunks.aclose()
+        machine = weakref.ref(chunks.decoder)
+        del chunks
+        assert machine() is None
+    finally:
+        gc.enable()

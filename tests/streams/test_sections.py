@@ -1,7 +1,8 @@
-"""Streams with sections: each chunk is in one, in all streams and on both backends."""
+"""What chunks have: one section, and the ids whose text is complete with them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,15 +13,20 @@ from hypothesis import strategies as st
 from streamdec import (
     Chunk,
     DecoderPool,
+    DecodeStream,
     MockTokenizer,
+    StopConditions,
     StopSequenceDecoder,
     iter_chunks,
     stream,
     wrap,
 )
-from streamdec.streams import DecoderOptions
+from streamdec.protocols import Metaspace
+from streamdec.streams import DecoderOptions, async_closing
+from streamdec.streams.observers import TokenAttribution
 from streamdec.trace import Tracer
 from tests.hooks.recording import recording
+from tests.streams.engines import Engine
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -59,19 +65,23 @@ async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
 @pytest.mark.filterwarnings("ignore:an output began")
 @given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
 def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None:
+    """And hooks count the chunks that are output."""
     ids = [token_id for group in groups for token_id in group]
-    plain = [*iter_chunks(ids, TOKENIZER, sections=SECTIONS)]
-    chunks = [*iter_chunks(groups, TOKENIZER, sections=SECTIONS, return_token_ids=True)]
+    options: DecoderOptions = {"sections": SECTIONS, "stop": "Hi<"}
+    with recording() as hook:
+        plain = [*iter_chunks(ids, TOKENIZER, **options)]
+        chunks = [*iter_chunks(groups, TOKENIZER, return_token_ids=True, **options)]
+    for event, each in zip(hook.streams, (plain, chunks), strict=True):
+        assert event.chunks == sum(bool(chunk.text) for chunk in each)
     for section in ("reasoning", None):
         texts = [
             "".join(chunk.text for chunk in each if chunk.section == section)
             for each in (plain, chunks)
         ]
         assert texts[0] == texts[1]
-    assert [token_id for chunk in chunks for token_id in chunk.token_ids] == ids
+    covered = [token_id for chunk in chunks for token_id in chunk.token_ids]
+    assert covered == ids[: len(covered)]
 
-
-# --- the pool -------------------------------------------------------------------------------------
 
 THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
 """Rounds of ids; the second has text in two sections."""
@@ -122,11 +132,92 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
         assert chunk.token_ids == ((0, 4) if return_token_ids else ())
 
 
-@pytest.mark.filterwarnings("ignore:an output began")
-@given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
-def test_hooks_count_the_chunks_that_are_output(groups: list[list[int]]) -> None:
-    options: DecoderOptions = {"sections": SECTIONS, "stop": "Hi<"}
-    with recording() as hook:
-        for outputs in (groups, [token_id for group in groups for token_id in group]):
-            chunks = [*iter_chunks(outputs, TOKENIZER, **options)]
-            assert hook.streams[-1].chunks == sum(bool(chunk.text) for chunk in chunks)
+PARTS = [b"a", b"\xe4", b"\xbd\xa0", b"STOP", b"<s>", b"\xbd\xa0S"]
+CHARACTERS = MockTokenizer.from_tokens(PARTS, [4])
+A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
+
+
+def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
+    chunks = [machine.step(token_id) for token_id in ids]
+    return [(chunk.text, chunk.token_ids) for chunk in chunks]
+
+
+def test_streams_with_other_stops_share_chunks_of_sections_and_not_their_ids() -> None:
+    """The same ids give "ab" twice; then "ab" is withheld in the second stream alone."""
+    tokenizer = MockTokenizer.from_tokens([b"aba", b"b"])
+    found = [
+        [
+            (chunk.text, chunk.token_ids)
+            for chunk in iter_chunks(
+                [0, 1],
+                tokenizer,
+                stop=stop,
+                sections={"r": ("<t>", "</t>")},
+                starts_inside=True,
+                return_token_ids=True,
+            )
+        ]
+        for stop in ("ac", "abac")
+    ]
+    assert found[0][:2] == [("ab", ()), ("ab", (0, 1))]
+    assert found[1] == [("ab", ()), ("ab", (0, 1))]
+
+
+def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
+    """The first space of a text is removed, so its id waits for the chunk of the second."""
+    words = MockTokenizer.from_tokens(["\u2581Hello".encode(), "\u2581".encode()], [], Metaspace())
+    for _ in range(2):
+        spaces, word = (TokenAttribution(StopSequenceDecoder(words)) for _ in range(2))
+        assert covered([1, 1], spaces) == [("", ()), (" ", (1, 1))]
+        assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
+
+
+def test_a_running_decoder_covers_only_later_ids() -> None:
+    decoder = StopSequenceDecoder(CHARACTERS, StopConditions(stop="STOP"))
+    decoder.step_batch([E4, BDA0S])
+    machine = TokenAttribution(decoder)
+    assert machine.step(A) == Chunk("Sa", token_ids=(A,))
+    half = DecodeStream(CHARACTERS)
+    half.step(E4)
+    assert TokenAttribution(half).step(BDA0) == Chunk("你", token_ids=(BDA0,))
+    letters = MockTokenizer.from_tokens([b"a", b"b", b"c", b"d"])
+    jailing = StopSequenceDecoder(letters, stop=["abcX", "bcdX"])
+    jailing.step_batch([0, 1])
+    assert covered([2, 3], TokenAttribution(jailing)) == [("", ()), ("a", ())]
+
+
+@pytest.mark.asyncio
+async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of a last chunk that could not be handed over."""
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
+    closing = asyncio.Event()
+
+    async def in_close() -> None:
+        closing.set()
+        await asyncio.sleep(60)
+
+    engine = Engine([A, SKIPPED, E4, [BDA0, STOP]], in_close=in_close)
+    chunks = stream(engine, CHARACTERS, stop="STOP", return_token_ids=True)
+    assert await anext(chunks) == Chunk("a", token_ids=(A,))
+    assert chunks.pending_token_ids == ()
+    reading = asyncio.create_task(chunks.__anext__())
+    await closing.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert chunks.pending_text == "你"
+    assert [*chunks.pending_token_ids] == [SKIPPED, E4, BDA0, STOP]
+    await chunks.aclose()
+
+
+def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
+    """A marker ends the search for stops, so the text before an unfinished character is output."""
+    tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
+    conditions = StopConditions("a\ufffd", ignore_stops_between=(0, 1))
+    decoder = StopSequenceDecoder(tokenizer, conditions)
+    chunks = iter_chunks([1, 0, 2], decoder, return_token_ids=True)
+    assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [
+        ("a", ()),
+        ("中", (1, 0, 2)),
+        ("", ()),
+    ]

@@ -18,8 +18,6 @@ __all__ = ["ROOT", "Page", "make_model_folder", "printed_by", "printed_by_blocks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "streamdec" / "loading" / "demo"
-CONFIG = json.loads((DEMO / "tokenizer_config.json").read_text("utf-8"))
-CHAT_TEMPLATE: str = CONFIG["chat_template"]
 
 
 @dataclass(frozen=True)

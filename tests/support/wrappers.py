@@ -1,33 +1,9 @@
-"""Fakes: objects that hold a decoder or a tokenizer, and have less or do something else."""
+"""Fakes: objects in the place of a decoder or a tokenizer, which have less or do something else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
-
-
-class Wrapper:
-    """An object with the methods of a decoder.
-
-    All that a fake does not define itself is that of the decoder, which has the class ``kind``.
-    """
-
-    kind: ClassVar[Any]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.decoder: Any = self.kind(*arguments, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "decoder":  # not set yet; looking it up again would not end
-            raise AttributeError(name)
-        return getattr(self.decoder, name)
-
-    @classmethod
-    def restore(cls, tokenizer: Any, snapshot: Mapping[str, Any]) -> Self:
-        """Return a fake whose decoder continues from ``snapshot``."""
-        fake = object.__new__(cls)
-        fake.decoder = cls.kind.restore(tokenizer, snapshot)
-        return fake
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class Bare:
@@ -39,3 +15,29 @@ class Bare:
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
         return text
+
+
+class Decoding:
+    """A tokenizer with only a ``decode``, which is a function of the ids."""
+
+    def __init__(self, function: Callable[[Sequence[int]], str]) -> None:
+        self._function = function
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return self._function(token_ids)
+
+
+def taking_back(token_ids: Sequence[int]) -> str:
+    """Return text that changes with later ids: with an 8 at once, and with a 9 in the end."""
+    if 8 in token_ids:
+        return "y"
+    return "y\ufffd" if 9 in token_ids else "x" * len(token_ids)
+
+
+class FrozenError(Exception):
+    """An error that cannot be changed, like that of a frozen dataclass."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)

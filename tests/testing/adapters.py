@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream as LibraryDecodeStream
@@ -19,8 +20,6 @@ known = lru_cache(maxsize=4)(HuggingFaceTokenizer)
 
 
 class Plain:
-    """streamdec's DecodeStream, which has no stops."""
-
     def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
         if request.stop:
             raise NotImplementedError("stop strings")
@@ -36,8 +35,6 @@ class Plain:
 
 
 class Stopping:
-    """streamdec's StopSequenceDecoder."""
-
     stop_reason: object = None
 
     def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
@@ -102,7 +99,9 @@ class Late:
         self.count = 0
 
     def open(self) -> DecodeStream:
-        prompt, skip = self.request.prompt_token_ids, self.request.skip_special_tokens
+        return self.opened(self.request.prompt_token_ids, self.request.skip_special_tokens)
+
+    def opened(self, prompt: Sequence[int], skip: bool) -> DecodeStream:
         return DecodeStream(known(self.tokenizer), prompt, skip_special_tokens=skip)
 
     def step(self, token_ids: list[int]) -> str:
@@ -145,27 +144,55 @@ class Late:
 # --- and its flaws --------------------------------------------------------------------------------
 
 
+def flawed(**methods: Any) -> Any:
+    """``Late`` with other methods."""
+    return type("Flawed", (Late,), methods)
+
+
+def fails(*_: object) -> Any:
+    raise RuntimeError("no reason")
+
+
+def is_missing(*_: object) -> Any:
+    raise NotImplementedError("step")
+
+
+PromptForgotten = flawed(open=lambda self: self.opened((), self.request.skip_special_tokens))
+"""Begins as if there were no prompt."""
+TailLost = flawed(flush=lambda self: self.text)
+"""Drops the bytes that are unfinished at the end."""
+SpecialsShown = flawed(open=lambda self: self.opened(self.request.prompt_token_ids, skip=False))
+"""Never skips a special token."""
+UnknownShown = flawed(
+    decode=lambda self, token_id: (
+        "!" if self.tokenizer.id_to_token(token_id) is None else Late.decode(self, token_id)
+    )
+)
+"""An exclamation mark for an id without a token."""
+ShortestOfTie = flawed(choose=lambda _, found: min(found, key=lambda one: (one[0], len(one[1]))))
+"""Of stops that are complete at once takes the shortest."""
+Raising = flawed(
+    decode=lambda self, token_id: Late.decode(self, token_id) if token_id < 256 else fails()
+)
+"""Raises on an id that is not a byte."""
+StepMissing = flawed(step=is_missing)
+"""Is not written yet."""
+NoneForNothing = flawed(step=lambda self, token_ids: Late.step(self, token_ids) or None)
+"""Returns None where there is no text, as the library's stream does."""
+BytesAtTheEnd = flawed(flush=lambda _: b"")
+"""Returns bytes when it is flushed."""
+StopReasonRaises = flawed(stop_reason=property(fails, fails))
+"""Has no stop, and cannot say so."""
+Flooding = flawed(step=lambda *_: "x" * 100_000)
+"""A hundred thousand letters for each call."""
+
+
 class PromptEcho(Late):
     """Says the prompt again."""
 
     def flush(self) -> str:
         prompt = self.request.prompt_token_ids
         return (self.tokenizer.decode(prompt) if prompt else "") + super().flush()
-
-
-class PromptForgotten(Late):
-    """Begins as if there were no prompt."""
-
-    def open(self) -> DecodeStream:
-        skip = self.request.skip_special_tokens
-        return DecodeStream(known(self.tokenizer), skip_special_tokens=skip)
-
-
-class TailLost(Late):
-    """Drops the bytes that are unfinished at the end."""
-
-    def flush(self) -> str:
-        return self.text
 
 
 class TokenByToken(Late):
@@ -178,22 +205,6 @@ class TokenByToken(Late):
 
     def flush(self) -> str:
         return ""
-
-
-class SpecialsShown(Late):
-    """Never skips a special token."""
-
-    def open(self) -> DecodeStream:
-        prompt = self.request.prompt_token_ids
-        return DecodeStream(known(self.tokenizer), prompt, skip_special_tokens=False)
-
-
-class UnknownShown(Late):
-    """An exclamation mark for an id without a token."""
-
-    def decode(self, token_id: int) -> str:
-        unknown = self.tokenizer.id_to_token(token_id) is None
-        return "!" if unknown else super().decode(token_id)
 
 
 class Grouped(Late):
@@ -284,13 +295,6 @@ class ListOrder(Late):
         return found[0]
 
 
-class ShortestOfTie(Late):
-    """Of stops that are complete at once takes the shortest."""
-
-    def choose(self, found: Sequence[tuple[int, str]]) -> tuple[int, str]:
-        return min(found, key=lambda one: (one[0], len(one[1])))
-
-
 class VisibleTail(Late):
     """Shows what follows a visible stop in its token."""
 
@@ -310,52 +314,3 @@ class WrongReason(Late):
         if self.stop_reason is not None:
             self.stop_reason = "another"
         return text
-
-
-class Raising(Late):
-    """Raises on an id that is not a byte."""
-
-    def decode(self, token_id: int) -> str:
-        if token_id > 255:
-            raise KeyError(token_id)
-        return super().decode(token_id)
-
-
-class StepMissing(Late):
-    """Is not written yet."""
-
-    def step(self, token_ids: list[int]) -> str:
-        raise NotImplementedError("step")
-
-
-class NoneForNothing(Late):
-    """Returns None where there is no text, as the library's stream does."""
-
-    def step(self, token_ids: list[int]) -> str:
-        return super().step(token_ids) or None  # type: ignore[return-value]
-
-
-class BytesAtTheEnd(Late):
-    """Returns bytes when it is flushed."""
-
-    def flush(self) -> str:
-        return b""  # type: ignore[return-value]
-
-
-class StopReasonRaises(Late):
-    """Has no stop, and cannot say so."""
-
-    @property
-    def stop_reason(self) -> object:
-        raise RuntimeError("no reason")
-
-    @stop_reason.setter
-    def stop_reason(self, reason: object) -> None:
-        raise RuntimeError("no reason")
-
-
-class Flooding(Late):
-    """A hundred thousand letters for each call."""
-
-    def step(self, token_ids: list[int]) -> str:
-        return "x" * 100_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +20,22 @@ from streamdec.testing import (
     LAWS,
     Report,
     Request,
+    Result,
     Subject,
     bug_cases,
     check_detokenizer,
     checks,
     small_tokenizers,
 )
+from streamdec.testing.expectations import (
+    Certain,
+    Cut,
+    certain_text,
+    cut_at_stop,
+    waiting_for,
+    whole_text,
+)
+from streamdec.testing.subjects import byte_level_tokenizer
 from tests.testing import adapters
 
 DEMO = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
@@ -150,23 +162,29 @@ def test_the_smallest_example_is_shown() -> None:
     assert lines[-2:] == ["expected  '\ufffd'", "given     ''"]
 
 
+LAW = ["whole_decode"]
+
+
 @pytest.mark.parametrize(
-    ("flawed", "said"),
+    ("flawed", "only", "said"),
     [
-        (adapters.NoneForNothing, ["expected  a str from step()", "given     None"]),
-        (adapters.BytesAtTheEnd, ["expected  a str from flush()", "given     b''"]),
-        (adapters.StopReasonRaises, ["raised RuntimeError: no reason"]),
-        (lambda *_: None, ["make returned a NoneType without step()"]),
-        (lambda *_: SimpleNamespace(step=len), ["make returned a SimpleNamespace without flush()"]),
+        (adapters.NoneForNothing, LAW, ["expected  a str from step()", "given     None"]),
+        (adapters.BytesAtTheEnd, LAW, ["expected  a str from flush()", "given     b''"]),
+        (adapters.StopReasonRaises, [*LAW, "bug_case"], ["raised RuntimeError: no reason"]),
+        (lambda *_: None, LAW, ["make returned a NoneType without step()"]),
+        (
+            lambda *_: SimpleNamespace(step=len),
+            LAW,
+            ["make returned a SimpleNamespace without flush()"],
+        ),
     ],
 )
 def test_an_object_that_is_not_a_detokenizer_fails_without_losing_the_report(
-    flawed: Callable[..., Any], said: list[str]
+    flawed: Callable[..., Any], only: list[str], said: list[str]
 ) -> None:
-    only = ["bug_case", "whole_decode"]
     report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=only, max_examples=5)
     assert len([*report]) == len(checks(only=only, tokenizers=BYTE_LEVEL))
-    assert failed_laws(report) == {"bug_case", "whole_decode"}
+    assert failed_laws(report) == {*only}
     for result in report.failed:
         assert result.detail.splitlines()[-len(said) :] == said
 
@@ -206,33 +224,19 @@ def test_a_law_tested_only_on_empty_streams_is_skipped() -> None:
 
 
 def test_a_seed_decides_everything() -> None:
-    def details(seed: int) -> list[str]:
+    def requests(seed: int) -> list[Request]:
+        def make(tokenizer: Tokenizer, request: Request) -> adapters.Late:
+            seen.append(request)
+            return adapters.Late(tokenizer, request)
+
+        seen: list[Request] = []
         options: dict[str, Any] = {"only": ["prompt"], "max_examples": 20, "seed": seed}
-        report = check_detokenizer(seen.append_to, tokenizers=BYTE_LEVEL, **options)
-        return [result.detail for result in report]
+        check_detokenizer(make, tokenizers=BYTE_LEVEL, **options)
+        return seen
 
-    seen = _Recorder()
-    assert details(1) == details(1)
-    first, again = seen.halves()
-    assert first == again
-    seen.requests.clear()
-    details(2)
-    assert seen.requests != first
-
-
-class _Recorder:
-    """Makes honest detokenizers, and remembers for what."""
-
-    def __init__(self) -> None:
-        self.requests: list[Request] = []
-
-    def append_to(self, tokenizer: Tokenizer, request: Request) -> adapters.Late:
-        self.requests.append(request)
-        return adapters.Late(tokenizer, request)
-
-    def halves(self) -> tuple[list[Request], list[Request]]:
-        middle = len(self.requests) // 2
-        return self.requests[:middle], self.requests[middle:]
+    first = requests(1)
+    assert requests(1) == first
+    assert requests(2) != first
 
 
 # --- the arguments --------------------------------------------------------------------------------
@@ -338,3 +342,177 @@ def test_arguments_of_a_subject_that_are_swapped_or_no_tokenizers() -> None:
     for wrong in ("path", None, Tokenizer(models.BPE())):
         with pytest.raises(TypeError, match="must be a tokenizer that load_tokenizer returns, or"):
             Subject("words", wrong)  # type: ignore[arg-type]
+
+
+PASSED = Result("prompt[a]", "passed")
+FAILED = Result("whole_decode[a]", "failed", "the text is right\nexpected  'a'\ngiven     'b'")
+SKIPPED = Result("visible_stop[a]", "skipped", "the detokenizer lacks: stop strings")
+
+
+def test_the_results_by_outcome() -> None:
+    report = Report((PASSED, FAILED, SKIPPED))
+    assert [*report] == [PASSED, FAILED, SKIPPED]
+    assert (report.passed, report.failed, report.skipped) == ((PASSED,), (FAILED,), (SKIPPED,))
+
+
+def test_failures_are_grouped_by_cause_and_five_are_shown() -> None:
+    failed = [Result(f"whole_decode[{name}]", "failed", f"law\n{name}") for name in ("bbb", "a")]
+    failed += [Result(f"bug_case[utf8-{i}]", "failed", "case") for i in range(3)]
+    failed += [Result(f"law[{i}]", "failed", "law\nraised KeyError: 1") for i in range(4)]
+    failed += [Result(f"law{i}[a]", "failed", "law\n" + "x" * 9_999) for i in range(20)]
+    text = str(Report(tuple(failed)))
+    assert text.splitlines()[:11] == [
+        "FAILED law[0]",
+        "    law",
+        "    raised KeyError: 1",
+        "    also in 3 more: law[1], law[2], law[3]",
+        "FAILED bug_case[utf8-0]",
+        "    case",
+        "    also in 2 more: bug_case[utf8-1], bug_case[utf8-2]",
+        "FAILED whole_decode[a]",
+        "    law",
+        "    a",
+        "    also in 1 more: whole_decode[bbb]",
+    ]
+    assert "FAILED for 18 more causes: law2, law3, " in text
+    assert len(text) < 2_000
+    assert text.endswith("0 passed, 29 failed, 0 skipped")
+
+
+def test_the_text_has_the_failures_in_full_and_the_skipped_by_reason() -> None:
+    other = Result("bug_case[x]", "skipped", "the detokenizer lacks: flush")
+    assert str(Report((PASSED, FAILED, SKIPPED, other, SKIPPED))).splitlines() == [
+        "FAILED whole_decode[a]",
+        "    the text is right",
+        "    expected  'a'",
+        "    given     'b'",
+        "SKIPPED 2: the detokenizer lacks: stop strings",
+        "SKIPPED 1: the detokenizer lacks: flush",
+        "1 passed, 1 failed, 3 skipped",
+    ]
+
+
+def test_failures_are_raised_and_skips_are_not() -> None:
+    Report((PASSED, SKIPPED)).raise_for_failures()
+    with pytest.raises(AssertionError, match=r"FAILED whole_decode\[a\]"):
+        Report((PASSED, FAILED)).raise_for_failures()
+
+
+@pytest.mark.parametrize("results", [(), (SKIPPED,)])
+def test_a_run_in_which_nothing_was_tried_is_a_failure(results: tuple[Result, ...]) -> None:
+    with pytest.raises(AssertionError, match="0 passed, 0 failed"):
+        Report(results).raise_for_failures()
+
+
+def test_without_hypothesis_the_error_has_the_install_line() -> None:
+    code = "import sys; sys.modules['hypothesis'] = None; import streamdec.testing"
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
+    last = run.stderr.strip().splitlines()[-1]
+    said = "streamdec.testing needs the library hypothesis: pip install 'streamdec[testing]'"
+    assert last == f"streamdec.errors.MissingExtraError: {said}"
+
+
+SUBJECTS = {
+    name: Subject(name, HuggingFaceTokenizer(tokenizer))
+    for name, tokenizer in small_tokenizers().items()
+}
+
+
+def ids_of(subject: Subject, *pieces: str) -> list[int]:
+    """Ids by name; one letter from U+0080 to U+00FF is the token of that byte."""
+    found = []
+    for piece in pieces:
+        byte = piece.encode("latin-1")[0] if len(piece) == 1 and piece >= "\x80" else None
+        token_id = subject.tokenizer.token_to_id(piece) if byte is None else subject.byte_ids[byte]
+        assert token_id is not None
+        found.append(token_id)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "at_least", "at_most"),
+    [
+        ("byte_level", [], "", ""),
+        ("byte_level", ["the"], "the", "the"),
+        ("byte_level", ["the", "\xe4", "\xbd"], "the", "the"),
+        ("byte_level", ["\xe4", "\xbd", "\xa0"], "你", "你"),
+        ("byte_level", ["\xe4", "the"], "\ufffdthe", "\ufffdthe"),
+        ("byte_level", ["\xff"], "\ufffd", "\ufffd"),
+        ("byte_level", ["\xe0", "\x80"], "\ufffd\ufffd", "\ufffd\ufffd"),
+        ("byte_level", ["\xef", "\xbf"], "", ""),
+        ("byte_fallback", ["the", "\xe4"], "the", "the"),
+        ("byte_fallback", ["\u2581the"], "the", "the"),
+        # One more bad byte, and the library replaces the whole run.
+        ("byte_fallback", ["the", "\xe4", "\xbd", "\xa0"], "the", "the你"),
+        ("byte_fallback", ["\xe4", "\xbd", "\xa0", "the"], "你the", "你the"),
+        ("wordpiece", ["the", "##s"], "thes", "thes"),
+    ],
+)
+def test_certain_text_has_the_least_and_the_most_text(
+    name: str, pieces: list[str], at_least: str, at_most: str
+) -> None:
+    subject = SUBJECTS[name]
+    found = certain_text(subject, ids_of(subject, *pieces), skip_special_tokens=True)
+    assert found == Certain(at_least, at_most)
+
+
+def test_a_token_that_breaks_a_run_of_bytes_does_not_continue_it() -> None:
+    """Of a vocabulary whose only tokens with U+FFFD are bytes, one is among those tried."""
+    small = SUBJECTS["byte_fallback"]
+    subject = Subject("other", small.tokenizer)
+    subject.apart.append(subject.byte_ids[0xE4])
+    found = certain_text(subject, ids_of(subject, "\xe4", "\xbd", "\xa0"), skip_special_tokens=True)
+    assert found == Certain("", "你")
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "cut"),
+    [
+        ("abc", [], None),
+        ("abc", ["d"], None),
+        ("abcabc", ["bc"], Cut(1, 3, "bc")),
+        ("xabcdy", ["abcd", "bc"], Cut(2, 4, "bc")),
+        ("a<END", ["END", "<END"], Cut(1, 5, "<END")),
+        ("a<END", ["<END", "END"], Cut(1, 5, "<END")),
+    ],
+)
+def test_cut_at_stop_returns_the_text_before_the_stop(
+    text: str, stops: list[str], cut: Cut | None
+) -> None:
+    assert cut_at_stop(text, stops) == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "waiting"),
+    [
+        ("abc", [], 0),
+        ("abc", ["cd"], 1),
+        ("abc", ["cd", "bcd"], 2),
+        ("abc", ["abc"], 0),
+        ("aab", ["aabaac"], 3),
+        ("abab", ["ababac", "x"], 4),
+    ],
+)
+def test_waiting_for_returns_the_length_of_a_possible_stop(
+    text: str, stops: list[str], waiting: int
+) -> None:
+    assert waiting_for(text, stops) == waiting
+
+
+def test_a_byte_level_tokenizer_of_any_tokens() -> None:
+    tokens = [b"a", b"\xe4", b"", b"\xbd\xa0", b"a"]
+    tokenizer, ids = byte_level_tokenizer(tokens, [b"<s>"])
+    subject = Subject("made", HuggingFaceTokenizer(tokenizer))
+    given = [ids[token] for token in (b"a", b"\xe4", b"<s>", b"", b"\xbd\xa0")]
+    assert whole_text(subject, given, skip_special_tokens=True) == "a你"
+    assert whole_text(subject, given, skip_special_tokens=False) == "a\ufffd<s>\ufffd\ufffd"
+
+
+def test_the_small_tokenizers_have_ids_of_every_kind() -> None:
+    for name, subject in SUBJECTS.items():
+        assert subject.words, name
+        assert subject.skipped, name
+        assert subject.unknown, name
+        assert subject.is_foreseeable, name
+        assert len(subject.byte_ids) == (0 if name == "wordpiece" else 256)

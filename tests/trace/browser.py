@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Browser", "browser", "why_no_browser"]
-
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DRIVERS = ("chromedriver", "chromium.chromedriver")
 
@@ -31,8 +29,6 @@ def _found(names: tuple[str, ...]) -> str | None:
 
 
 class Browser:
-    """What a test asks of a page."""
-
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
@@ -44,7 +40,6 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def press(self, *keys: str) -> None:
-        """Send keys to the element with the focus."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
 
@@ -79,7 +74,6 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A new browser, closed at the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

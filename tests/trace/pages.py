@@ -10,8 +10,6 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.trace import Trace, Tracer
 from streamdec.trace.html import html_page
 
-__all__ = ["HOSTILE", "TOKENS", "page_of", "stopped", "trace_of"]
-
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028\u202e\u0000]]>-->{{trace}}"
 TOKENS = [
     *(b"Hello", b" w", b"\xf0", b"\x9f\xa6", b"\x89", b"\n", b"Us", b"er:", b"ing", b"."),

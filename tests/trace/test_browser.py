@@ -17,7 +17,7 @@ from tests.trace.pages import HOSTILE, TOKENS, page_of, stopped, trace_of
 
 pytestmark = pytest.mark.skipif(bool(why_no_browser()), reason=why_no_browser() or "there is one")
 
-RIGHT, LEFT, DOWN, UP, HOME, END = "\ue014", "\ue012", "\ue015", "\ue013", "\ue011", "\ue010"
+RIGHT, LEFT, HOME, END = "\ue014", "\ue012", "\ue011", "\ue010"
 ENTER, ESCAPE = "\ue007", "\ue00c"
 
 
@@ -178,9 +178,6 @@ def test_it_opens_where_the_text_first_differs(chromium: Browser, tmp_path: Path
     check_quiet(chromium)
 
 
-# --- what spans tokens ----------------------------------------------------------------------------
-
-
 END_ID = 11
 """The id of a skipped token of ``pages``."""
 
@@ -229,9 +226,6 @@ def test_every_token_of_random_streams_is_explained(chromium: Browser, tmp_path:
     )
     assert failed == []
     check_quiet(chromium)
-
-
-# --- sizes ----------------------------------------------------------------------------------------
 
 
 def test_no_token_and_one_and_one_of_a_million_letters(chromium: Browser, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
-"""A trace changes nothing, tells what happened, and can be written."""
+"""A trace tells what happened, and can be written as lines and as a page."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import anyio
@@ -23,8 +26,14 @@ from streamdec import (
     wrap,
 )
 from streamdec.errors import FinishedError, TokenIdError
-from streamdec.trace import Tracer, Verdict
+from streamdec.trace import Trace, Tracer, Verdict
+from streamdec.trace.html import html_page
+from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
+from tests.stop_laws import setup_of
+from tests.stop_model import Situation
+from tests.test_stop_patterns import ANY
+from tests.trace.pages import HOSTILE, trace_of
 
 TOKENS = [
     *(b"a", b"b", b" the", b"\n", b"Us", b"er:", b"\xf0\x9f", b"\x98\x80", b"\xc3", b"\xa9"),
@@ -32,31 +41,11 @@ TOKENS = [
 ]
 SKIPPED = [13]
 UNKNOWN = len(TOKENS) + 7
-IDS = st.lists(st.sampled_from([*range(len(TOKENS)), UNKNOWN]), max_size=24)
 STOPS = StopConditions(["\nUser:", "\nUs\n"], stop_token_ids=[12], visible_stop=["日"])
 
 
 def tokenizer() -> MockTokenizer:
     return MockTokenizer.from_tokens(TOKENS, SKIPPED)
-
-
-def decoders(prompt: Sequence[int] = ()) -> list[Any]:
-    return [
-        DecodeStream(tokenizer(), prompt),
-        DecodeStream(tokenizer(), prompt, skip_special_tokens=False),
-        StopSequenceDecoder(tokenizer(), STOPS, prompt),
-    ]
-
-
-def fed(decoder: Any, ids: Sequence[int], places: Sequence[int]) -> list[Any]:
-    """What a decoder gives when it is given ``ids`` in groups, and an end."""
-    given: list[Any] = []
-    for start, end in zip([0, *places], [*places, len(ids)], strict=True):
-        group = ids[start:end]
-        given.append(decoder.step(group[0]) if len(group) == 1 else decoder.step_batch(group))
-        if decoder.finished:
-            return given
-    return [*given, decoder.flush()]
 
 
 def test_a_traced_token_has_its_state_and_output() -> None:
@@ -94,28 +83,6 @@ def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
     assert trace.verdict.equal
 
 
-class Wrong(MockTokenizer):
-    """Its table says one thing and its decode another."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return super().decode(token_ids, skip_special_tokens=skip_special_tokens).replace("b", "B")
-
-
-@pytest.mark.filterwarnings("ignore:.*the compiled table differs")
-def test_the_verdict_names_the_first_token_that_differs() -> None:
-    wrong = Wrong.from_tokens(TOKENS, SKIPPED)
-    tracer = Tracer(DecodeStream(tokenizer()))
-    tracer.step_batch([0, 0, 1, 0])
-    tracer.flush()
-    tracer.decoder.tokenizer = wrong
-    verdict = tracer.trace().verdict
-    assert (verdict.equal, verdict.token_index, verdict.position) == (False, 2, 2)
-    assert str(verdict) == (
-        "equal to the full decode: no, first difference at token 2: the stream has "
-        "'aaba', decode() has 'aaBa'"
-    )
-
-
 def test_an_unknown_prompt_is_reported() -> None:
     tracer = Tracer(DecodeStream(tokenizer(), [8]))
     assert tracer.step(9) == "é"
@@ -149,17 +116,9 @@ def test_lines_leave_out_default_values() -> None:
     assert end["verdict"]["equal"] is True
 
 
-# --- every decoder --------------------------------------------------------------------------------
-
-
 def test_copies_are_the_decoders_own() -> None:
     tracer = Tracer(StopSequenceDecoder(tokenizer(), STOPS))
-    tracer.step(0)
-    fork = tracer.fork()
-    assert type(fork) is StopSequenceDecoder
-    fork.step(1)
-    assert [token.token_id for token in tracer.trace().tokens] == [0]
-    assert isinstance(copy.copy(tracer), StopSequenceDecoder)
+    assert {type(tracer.fork()), type(copy.copy(tracer))} == {StopSequenceDecoder}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tracer.nothing
     for name in ("step_bytes", "flush_bytes", "release"):
@@ -185,9 +144,6 @@ def test_a_decoder_with_sections_is_traced() -> None:
     assert (trace.tokens[0].jailed, trace.tokens[4].jailed) == ("<t", "\n")
     assert trace.tokens[4].may_become == ("\nUs\n", "\nUser:")
     assert trace.verdict == Verdict(None, reason="the markers of sections are not output")
-
-
-# --- inside a stream ------------------------------------------------------------------------------
 
 
 OUTPUTS: list[Any] = [0, [3, 4], [3, 8], 9, [3, 4, 5, 0]]
@@ -228,9 +184,6 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
         assert trace.finish_reason == finish_reason
 
 
-# --- the verdict on runs of bytes -----------------------------------------------------------------
-
-
 RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]
 
 
@@ -252,3 +205,235 @@ def test_runs_of_bad_bytes_are_not_a_difference_and_lost_text_is_one(
             tokens = [lost if token.index == lost.index else token for token in trace.tokens]
             verdict = verdict_on(replace(trace, tokens=tuple(tokens)), made, ids, None)
             assert verdict.equal is False
+
+
+class Elements(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attributes if name in ("src", "href")]
+
+
+def data_in(page: str) -> list[object]:
+    found = re.search(r'<script type="application/json" id="trace">(.*?)</script>', page, re.DOTALL)
+    assert found
+    rows = json.loads(found[1])
+    assert isinstance(rows, list)
+    return rows
+
+
+def test_the_page_has_the_trace_as_it_is() -> None:
+    trace = trace_of()
+    assert data_in(html_page(trace)) == [json.loads(line) for line in trace.lines()]
+
+
+def test_no_text_becomes_an_element() -> None:
+    plain = Elements(html_page(Trace(trace_of().header)))
+    trace = trace_of()
+    hostile = replace(
+        trace,
+        header=replace(
+            trace.header,
+            tokenizer=HOSTILE + "\ud800",
+            tokenizer_class=HOSTILE,
+            conditions={"stop": (HOSTILE,)},
+        ),
+        error=HOSTILE,
+        verdict=replace(trace.verdict, equal=False, reason=HOSTILE),
+    )
+    page = html_page(hostile)
+    tags = Elements(page).tags
+    assert [tag for tag in tags if tag not in ("dt", "dd")] == [
+        tag for tag in plain.tags if tag not in ("dt", "dd")
+    ]
+    assert Elements(page).addresses == []
+    page.encode()
+    # Not even the signs that change how a reader sees the rest.
+    assert not set(page) & set("\u2028\u202e\u0000\ud800")
+
+
+def test_the_page_names_no_other_place() -> None:
+    page = html_page(replace(trace_of(), tokens=()))
+    assert not re.search(r"https?:|url\(|@import|src=|href=|fetch\(|XMLHttp|import\(", page)
+
+
+def test_the_page_has_a_head_with_the_verdict_and_the_options() -> None:
+    page = html_page(trace_of())
+    for told in (
+        "equal to the full decode: yes",
+        "StopSequenceDecoder",
+        "byte_fallback",
+        "\\nUser:",
+    ):
+        assert told in page, told
+    tracer = Tracer(DecodeStream(MockTokenizer(), [1]))
+    assert "the stream began after a prompt" in html_page(tracer.trace())
+    assert "not compared: the stream continues" in html_page(tracer.trace())
+
+
+WORDS = [b"Hi", b" you", b" \xe6\x97", b"\xa5", b"\nUs", b"er:", b"!", b"<end>", b"."]
+HI_YOU = [0, 1, 2, 3, 6, 4, 5]
+"""Hi you, a character over two tokens, and a stop over two."""
+
+
+def words() -> MockTokenizer:
+    return MockTokenizer.from_tokens(WORDS, [7])
+
+
+def traced(ids: Sequence[int], *, flush: bool = True, **conditions: Any) -> Tracer[Any]:
+    tracer = Tracer(StopSequenceDecoder(words(), StopConditions(**conditions)))
+    tracer.step_batch(ids)
+    if flush:
+        tracer.flush()
+    return tracer
+
+
+@given(situation=ANY, group=st.integers(1, 4))
+def test_the_text_of_a_stopped_stream_equals_the_full_decode(
+    situation: Situation, group: int
+) -> None:
+    tracer = Tracer(setup_of(situation).decoder(), situation.prompt)
+    try:
+        for start in range(0, len(situation.ids), group):
+            if not tracer.finished:
+                tracer.step_batch(situation.ids[start : start + group])
+    except TokenIdError:
+        assert "TokenIdError" in (tracer.trace().error or "")
+    if not tracer.finished:
+        assert tracer.trace().verdict == Verdict(None, reason="the stream continues")
+    tracer.flush()
+    verdict = tracer.trace().verdict
+    if situation.unknown_ids == "replace":
+        assert "which decode() does not have" in verdict.reason
+    else:
+        assert verdict.equal, verdict
+
+
+def test_a_prompt_is_known_again_after_a_reset() -> None:
+    stream = DecodeStream(words(), [0, 2])
+    stream.step(3)
+    tracer = Tracer(stream, [0, 2])
+    assert tracer.trace().header.after_prompt
+    tracer.reset()
+    tracer.step(3)
+    tracer.flush()
+    assert tracer.trace().verdict == Verdict(equal=True)
+
+
+def test_a_stop_in_the_text_that_a_stop_id_ends_is_no_difference() -> None:
+    """The id would complete the character, of which the stop has the U+FFFD."""
+    tracer = traced([0, 2, 3], visible_stop=" \ufffd", stop_token_ids=[3])
+    trace = tracer.trace()
+    assert (trace.text, tracer.match.stop) == ("Hi \ufffd", " \ufffd")
+    assert trace.verdict == Verdict(equal=True)
+
+
+@pytest.mark.parametrize("conditions", [{}, {"visible_stop": "\ufffd"}, {"max_tokens": 1}], ids=str)
+def test_a_run_of_a_prompt_that_later_bytes_spoil_is_no_difference(
+    conditions: dict[str, Any],
+) -> None:
+    """Its complete characters are the prompt's (law 4), and decode() gives U+FFFD for each byte."""
+    made = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9"], decoder="byte_fallback")
+    decoder = StopSequenceDecoder(made, None, [0, 1, 2], byte_fallback="exact", **conditions)
+    tracer = Tracer(decoder, [0, 1, 2])
+    tracer.step(1)
+    tracer.flush()
+    trace = tracer.trace()
+    assert made.decode([0, 1, 2, 1]) == "a\ufffd\ufffd\ufffd"
+    assert (trace.text, trace.verdict.equal) == ("\ufffd", True)
+    lost = replace(trace, tokens=(replace(trace.tokens[0], text=""),), end=None)
+    assert verdict_on(lost, made, [1], [0, 1, 2]).equal is False
+
+
+def test_a_decode_that_raises_gives_no_verdict() -> None:
+    class Broken(MockTokenizer):
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+            if len(token_ids) > 1:
+                raise RuntimeError("Hi you: no")
+            return super().decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    tracer = traced([0, 1])
+    tracer.decoder.tokenizer = Broken.from_tokens(WORDS, [7])
+    trace = tracer.trace()
+    assert trace.verdict == Verdict(None, reason="decode() raised RuntimeError: Hi you: no")
+
+
+def test_text_that_decode_does_not_clean_up_is_not_compared() -> None:
+    tracer = Tracer(DecodeStream(words(), clean_up_tokenization_spaces=True))
+    tracer.flush()
+    told = "clean_up_tokenization_spaces=True, which decode() does not have"
+    assert tracer.trace().verdict == Verdict(None, reason=told)
+
+
+Breaking = Callable[[TokenRecord], TokenRecord]
+
+LOST: Breaking = lambda token: replace(token, text="")  # noqa: E731 (each is one word of a table)
+CHANGED: Breaking = lambda token: replace(token, text="#" + token.text[1:])  # noqa: E731
+DOUBLED: Breaking = lambda token: replace(token, text=token.text * 2)  # noqa: E731
+LEAKED: Breaking = lambda token: replace(token, text=token.text + "?")  # noqa: E731
+
+
+def broken(tracer: Tracer[Any], index: int, breaking: Breaking) -> Verdict:
+    """The verdict on a trace in which one token did something else."""
+    trace = tracer.trace()
+    assert trace.verdict.equal
+    tokens = list(trace.tokens)
+    tokens[index] = breaking(tokens[index])
+    assert tokens[index] != trace.tokens[index]
+    other = replace(trace, tokens=tuple(tokens))
+    ids = [token.token_id or 0 for token in tokens]
+    match = getattr(tracer, "match", None)
+    return verdict_on(other, tracer.decoder.tokenizer, ids, None, match)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {},
+        {"stop": "\nUser:"},
+        {"visible_stop": "\nUser:"},
+        {"stop_token_ids": [5]},
+        {"visible_stop_token_ids": [5]},
+        {"eos_token_ids": [5]},
+        {"stop_token_ids": [5], "include_stop_str_in_output": True},
+        {"max_tokens": 6},
+    ],
+    ids=str,
+)
+def test_a_token_that_gives_something_else_is_named(conditions: dict[str, Any]) -> None:
+    for index, breaking in itertools.product([0, 1, 3, 4], [LOST, CHANGED, DOUBLED, LEAKED]):
+        verdict = broken(traced(HI_YOU, **conditions), index, breaking)
+        assert (verdict.equal, verdict.token_index) == (False, index)
+        assert f"first difference at token {index}" in str(verdict)
+
+
+def test_text_that_is_lost_before_a_regex_is_a_difference() -> None:
+    tracer = traced(HI_YOU, stop_regex=[r"\n\w+:"], max_match_length=9)
+    assert tracer.finish_reason == "stop"
+    verdict = broken(tracer, 4, LOST)
+    assert (verdict.equal, verdict.token_index) == (False, 4)
+    assert verdict.reason == r"the stream has 'Hi you 日', decode() has 'Hi you 日!\nUser:'"
+
+
+def test_jailed_text_is_compared_too() -> None:
+    tracer = traced([0, 4, 6], stop="\nUser:")
+    trace = tracer.trace()
+    first, us, last = trace.tokens
+    wrong = replace(us, jailed="#Us"), replace(last, text="#Us!")
+    verdict = verdict_on(replace(trace, tokens=(first, *wrong)), words(), [0, 4, 6], None)
+    assert (verdict.token_index, verdict.position) == (1, 2)
+
+
+def test_a_difference_in_the_flush_is_at_no_token() -> None:
+    tracer = traced([0, 2])
+    trace = tracer.trace()
+    assert trace.end is not None
+    lost = replace(trace, end=replace(trace.end, text=""))
+    verdict = verdict_on(lost, words(), [0, 2], None)
+    assert (verdict.equal, verdict.token_index, verdict.position) == (False, None, 3)
+    assert "no, first difference after the last: the stream has 'Hi '" in str(verdict)

@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,10 @@ from hypothesis import strategies as st
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
-from tests import test_stop_patterns
 from tests.laws import BAD_IDS
 from tests.stop_laws import new_tokenizer, setup_of
 from tests.stop_model import Situation
-from tests.strategies import situations
-
-SITUATIONS = situations() | test_stop_patterns.situations()
+from tests.test_stop_patterns import ANY
 
 MACHINES: dict[str, Callable[[Situation], Any]] = {
     "stops": lambda situation: setup_of(situation).decoder(),
@@ -31,8 +29,6 @@ MACHINES: dict[str, Callable[[Situation], Any]] = {
         new_tokenizer(situation), situation.prompt, spans=True
     ),
 }
-
-# --- all verbs ------------------------------------------------------------------------------------
 
 ALONE = ["flush", "reset", "fork", "copy", "deepcopy", "pickle", "take_spans"]
 
@@ -89,7 +85,7 @@ def seen(machine: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@given(situation=SITUATIONS, data=st.data())
+@given(situation=ANY, data=st.data())
 def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
     name: str, situation: Situation, data: st.DataObject
 ) -> None:
@@ -102,7 +98,7 @@ def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
         assert len([*map(json.loads, trace.lines())]) == len(trace.tokens) + 2
 
 
-@given(situation=SITUATIONS, cut=st.integers(0, 16), group=st.integers(1, 4))
+@given(situation=ANY, cut=st.integers(0, 16), group=st.integers(1, 4))
 def test_a_restored_decoder_is_traced_as_one_that_continued(
     situation: Situation, cut: int, group: int
 ) -> None:
@@ -156,9 +152,6 @@ def test_ids_that_can_be_read_only_once_and_those_that_cannot() -> None:
         assert [token.token_id for token in tracer.trace().tokens] == [1, 2]
 
 
-# --- anybody's tokenizer --------------------------------------------------------------------------
-
-
 class Grumpy:
     """Decodes, and answers nothing else that it is asked, or something else."""
 
@@ -188,3 +181,53 @@ def test_a_tokenizer_that_raises_does_not_break_the_trace() -> None:
     assert (trace.header.tokenizer, trace.header.fingerprint) == ("", None)
     assert trace.verdict.equal
     assert len([*trace.lines()]) == 4
+
+
+TOKENS = [b"a", b"b", b"c", b"ab", b"\n"]
+
+
+def may_become(ids: list[int], **conditions: Any) -> tuple[str, ...]:
+    tokenizer = MockTokenizer.from_tokens(TOKENS)
+    tracer = Tracer(StopSequenceDecoder(tokenizer, StopConditions(**conditions)))
+    tracer.step_batch(ids)
+    last = tracer.trace().tokens[-1]
+    assert bool(last.jailed) == bool(last.may_become)
+    return last.may_become
+
+
+NONE: dict[str, Any] = {"stop": (), "stop_regex": (), "max_match_length": None}
+
+
+@given(situation=ANY)
+def test_each_possible_stop_would_jail_text(situation: Situation) -> None:
+    """Under the same gate, after the same prompt; and no other would."""
+    conditions = situation.conditions
+    tracer = Tracer(setup_of(situation).decoder())
+    alone: dict[object, StopSequenceDecoder] = {}
+    possible: list[dict[str, Any]] = [{"stop": (stop,)} for stop in conditions.stop]
+    limit = conditions.max_match_length
+    possible += [
+        {"stop_regex": (each,), "max_match_length": limit} for each in conditions.stop_regex
+    ]
+    for given_ in possible:
+        one = replace(conditions, **{**NONE, **given_}, visible_stop=(), max_tokens=None)
+        (stop,) = (*one.stop, *(each.source for each in one.stop_regex))
+        alone[stop] = setup_of(replace(situation, conditions=one)).decoder()
+    try:
+        for token_id in situation.ids:
+            tracer.step(token_id)
+            for decoder in alone.values():
+                decoder.step(token_id)
+            if tracer.finished:
+                break
+            last = tracer.trace().tokens[-1]
+            jailing = {stop for stop, decoder in alone.items() if decoder.jailed}
+            assert jailing == set(last.may_become)
+            assert bool(last.jailed) == bool(last.may_become)
+    except TokenIdError:
+        pass
+
+
+def test_possible_stops_are_named_in_the_order_of_their_beginnings() -> None:
+    stops, patterns = ["cX", "bcX", "aX"], ["abc[XY]", "X"]
+    assert may_become([3, 2], stop=stops, stop_regex=patterns) == ("abc[XY]", "bcX", "cX")

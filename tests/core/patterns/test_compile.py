@@ -11,8 +11,6 @@ import pytest
 
 from streamdec.core.patterns.compile import parse, quoted, read_pattern
 
-# --- the parser of ``re``
-
 GOOD = r"""a   abc|abd   a|b   a|[^c]   (a|b)   (?:a|b)c   (|)c   \d|x   [a]   [^a]   []a]   [^]a]
 [a-z0-9]   [a-]   [-a]   [\d-]   [\w\-x]   [\b]   [\]]   [\x41-\x43]   \x41\u0042\U00000043
 \N{DIGIT ONE}   \0\01\012\177   \101   \n\t\r\a\f\v\.   a{2}   a{2,3}?   a{   a{}   {a   a{x}
@@ -55,9 +53,6 @@ def test_bad_patterns_are_rejected(why: str, source: str) -> None:
     assert "not supported" not in str(raised.value), "a later Python may parse it otherwise"
 
 
-# --- warnings
-
-
 @pytest.mark.parametrize(
     "source", ["[[a]", "[^!--z]", "[a&&b]", "[a||b]", "[a~~b]", "[!--]", "[a-c--]"]
 )
@@ -86,9 +81,6 @@ def test_threads_that_read_such_sets_leave_the_filters_of_warnings_as_they_were(
             assert not shown
     finally:
         sys.setswitchinterval(interval)
-
-
-# --- lengths and errors
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,20 @@
-"""The matcher of patterns: against ``re`` itself, letter by letter and in pieces."""
+"""The matcher of patterns: against ``re`` itself, in pieces, and with automata of any size."""
 
 from __future__ import annotations
 
 import random
 import re
+import tracemalloc
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
-from streamdec.core.patterns.compile import read_patterns
+from streamdec.core.patterns import automaton, matcher
+from streamdec.core.patterns.compile import read_pattern, read_patterns
 from streamdec.core.patterns.matcher import PatternStops, PatternTail, matcher_of
 from tests.test_stop_patterns import ENDLESS, MOST, REPEATS, patterns
 
@@ -52,7 +55,6 @@ GLOBAL_FLAGS = st.sampled_from(["", "(?i)", "(?a)", "(?s)", "(?m)", "(?aim)"])
 
 
 def first_match(asked: re.Pattern[str], text: str) -> str | None:
-    """The longest match that ends with ``text``."""
     starts = range(max(len(text) - MOST, 0), len(text))
     return next((text[start:] for start in starts if asked.fullmatch(text, start)), None)
 
@@ -237,3 +239,85 @@ def test_few_paths_and_letters_are_worth_storing() -> None:
             cacheable.append(matcher.is_cacheable(tail))
         assert cacheable == [True] * cacheable.index(False) + [False] * cacheable[::-1].index(True)
         assert 10 <= cacheable.index(False) <= 18
+
+
+IDEOGRAPHS = "".join(map(chr, range(0x4E00, 0x4E00 + 3_000)))
+MANY_SETS = "".join(f"[^{letter}!]" for letter in IDEOGRAPHS[:100]) + "!"
+MANY_KINDS = "(?:" + "|".join(f"{letter}[^{letter}]" for letter in IDEOGRAPHS[:100]) + ")*!"
+
+
+@given(pattern=NESTED)
+@example(pattern="(?:((a+)b?)+|)*")
+@example(pattern=f"(?:a{'|' * 99}(?:){'|()' * 99}){{0,4}}")
+def test_the_graph_bounds_the_work_for_a_letter(pattern: str) -> None:
+    """A loop is entered at its beginning, left at its end, and gone back in nowhere else.
+
+    So a path that went back once comes to no end of a loop with a new age, and a node is visited at
+    most twice before a letter and twice after it. At each visit its edges are followed.
+    """
+    try:
+        found = read_pattern(f"{pattern}c", 60)
+    except ValueError:  # more than 60 letters, or 1,000 parts
+        reject()
+    nodes = found.automaton.nodes
+    edges = [(number, each) for number, node in enumerate(nodes) for each in node.nexts]
+    assert len(edges) <= 2 * len(nodes)
+    assert max(node.room.bit_length() for node in nodes) == found.longest + 1
+    loops = [(begin, end) for end, begin in edges if begin <= end]
+    assert len({end for _, end in loops}) == len(loops)
+    for begin, end in loops:
+        inside = range(begin, end + 1)
+        crossing = [edge for edge in edges if (edge[0] in inside) != (edge[1] in inside)]
+        assert all(end == left if left in inside else begin == to for left, to in crossing)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "letters"),
+    [
+        pytest.param(MANY_SETS, IDEOGRAPHS, marks=pytest.mark.thorough),
+        pytest.param(MANY_KINDS, IDEOGRAPHS[:150], marks=pytest.mark.thorough),
+        ("(?s).*!", IDEOGRAPHS),
+        ("(?<=[一丁].{100})!", IDEOGRAPHS[:4]),
+        ("(?:[一丁]|丂七|丄丅)*!", IDEOGRAPHS[:6]),
+        (".{0,50}!", IDEOGRAPHS[:9] + "\n"),
+    ],
+)
+def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str) -> None:
+    chooser = random.Random(1)
+    read_pattern.cache_clear()
+    tracemalloc.start()
+    try:
+        found = read_pattern(pattern, 4_000).automaton
+        state = found.blank
+        for letter in chooser.choices(letters, k=800):
+            state, _ = found.step(state, letter)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= found.num_bytes + 20_000
+    assert taken <= 3_500_000
+
+
+@pytest.mark.parametrize("most", [1, 20, 200])
+def test_threads_share_a_matcher_whose_states_come_and_go(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns = read_patterns([r"(?i)\b(?:a|bc?|c[^a]*)+-|(?<!ab)[b-]{2,}c"], 12)
+    chooser = random.Random(most)
+    texts = ["".join(chooser.choices("abcABC- éx", k=40)) for _ in range(100)]
+    shared: Any = matcher_of((), (), patterns)
+
+    def work(text: str) -> object:
+        tail, found = shared.start, []
+        for letter in text:
+            tail, hit = shared.step(tail, letter, ignore=True)
+            found.append((hit, shared.jailed(tail), shared.context(tail)))
+        return found, shared.step(shared.start, text)[1]
+
+    expected = [work(text) for text in texts]
+    assert len({str(found) for found in expected}) > 50
+    monkeypatch.setattr(automaton, "MAX_KNOWN", most)
+    monkeypatch.setattr(automaton, "MAX_LETTERS", most)
+    monkeypatch.setattr(matcher, "MAX_CONTEXTS", most)
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, texts)] == expected

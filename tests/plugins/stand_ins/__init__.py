@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,18 +20,6 @@ from typing import Any
 import pytest
 
 from tests.support.zoo import ZOO
-
-__all__ = [
-    "LIBRARY",
-    "MODULES",
-    "REASONING",
-    "differences",
-    "encoded",
-    "in_place",
-    "plugged_sglang",
-    "sglang_manager",
-    "shapes",
-]
 
 LIBRARY = ZOO["byte_level_trained"]()
 HERE = Path(__file__).resolve().parent
@@ -49,24 +38,6 @@ REASONING = [
 """The prompt, what the model generates, and the text of the client, with the stop "two"."""
 PLUGINS = HERE.parents[2] / "plugins"
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
-MODULES = {
-    "vllm": (
-        "vllm.reasoning",
-        "vllm.sampling_params",
-        "vllm.v1.engine",
-        "vllm.v1.engine.detokenizer",
-        "vllm.v1.engine.input_processor",
-    ),
-    "sglang": (
-        "sglang.srt.managers.detokenizer_manager",
-        "sglang.srt.managers.io_struct",
-        "sglang.srt.managers.schedule_batch",
-        "sglang.srt.parser.reasoning_parser",
-        "sglang.srt.plugins.hook_registry",
-        "sglang.srt.runtime_context",
-    ),
-}
-"""The modules of each engine that have a stand-in."""
 SGLANG = {
     "manager": "sglang.srt.managers.detokenizer_manager",
     "batch": "sglang.srt.managers.io_struct:BatchTokenIDOutput",
@@ -125,7 +96,6 @@ def plugged_sglang() -> Iterator[SimpleNamespace]:
 
 
 def sglang_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
-    """Return a manager without sockets."""
     manager = engine.manager.DetokenizerManager.__new__(engine.manager.DetokenizerManager)
     manager.tokenizer, manager.vocab_size = engine.tokenizer, len(engine.tokenizer)
     manager.decode_status = engine.manager.LimitedCapacityDict(capacity=capacity)
@@ -134,8 +104,22 @@ def sglang_manager(engine: SimpleNamespace, capacity: int = 100) -> Any:
     return manager
 
 
+def sglang_batch(engine: SimpleNamespace, rows: Mapping[str, Sequence[Any]], **fields: Any) -> Any:
+    """Return a message of the scheduler: the new ids of each request."""
+    number = len(rows)
+    values: dict[str, Any] = {
+        "decode_ids": [array("q", ids) for ids in rows.values()],
+        "read_offsets": [0] * number,
+        "decoded_texts": [""] * number,
+        "finished_reasons": [None] * number,
+        "skip_special_tokens": [True] * number,
+        "spaces_between_special_tokens": [True] * number,
+        "no_stop_trim": [False] * number,
+    }
+    return engine.batch(rids=[*rows], **(values | fields))
+
+
 def encoded(text: str) -> list[int]:
-    """Return the ids of ``text``."""
     return list(LIBRARY.encode(text, add_special_tokens=False).ids)
 
 
@@ -146,7 +130,9 @@ def shapes(engine: str) -> dict[str, Any]:
     """Return the parameters of each function and class of the stand-ins, and values of enums."""
     with in_place():
         found: dict[str, Any] = {}
-        for module in map(importlib.import_module, (*MODULES[engine], "transformers")):
+        paths = [path.relative_to(HERE).with_suffix("") for path in (HERE / engine).rglob("*.py")]
+        names = [".".join(path.parts).removesuffix(".__init__") for path in sorted(paths)]
+        for module in map(importlib.import_module, (*names, "transformers")):
             for name, value in vars(module).items():
                 is_own = getattr(value, "__module__", None) == module.__name__
                 if name.startswith("_") or not is_own:

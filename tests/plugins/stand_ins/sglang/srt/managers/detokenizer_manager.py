@@ -12,8 +12,6 @@ from typing import Any
 
 @dataclass
 class DecodeStatus:
-    """The state of a request."""
-
     decoded_text: str
     decode_ids: list[int]
     surr_offset: int
@@ -47,8 +45,6 @@ class LimitedCapacityDict(OrderedDict[Any, Any]):
 
 
 class DetokenizerManager:
-    """Decodes batches."""
-
     tokenizer: Any
     vocab_size: int | None
     decode_status: LimitedCapacityDict
@@ -78,7 +74,6 @@ class DetokenizerManager:
 
 
 def _decoded(manager: DetokenizerManager, batch: Any, row: int) -> str:
-    """Return the new text of one request."""
     rid, reason, no_trim = batch.rids[row], batch.finished_reasons[row], batch.no_stop_trim[row]
     ids = manager._clamp_decode_ids(batch.decode_ids[row], manager.vocab_size)
     if rid in manager.decode_status:

@@ -11,8 +11,6 @@ from typing import Any
 
 
 class FINISH_MATCHED_STR:  # noqa: N801 (the name that the engine has)
-    """The reason of a request that a stop string has ended."""
-
     def __init__(self, matched: str) -> None:
         self.matched = matched
 
@@ -21,8 +19,6 @@ class FINISH_MATCHED_STR:  # noqa: N801 (the name that the engine has)
 
 
 class Req:
-    """A request."""
-
     def __init__(
         self,
         rid: str,

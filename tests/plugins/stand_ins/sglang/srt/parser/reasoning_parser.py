@@ -5,11 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-_MARKERS = {
-    "qwen3": ("<think>", "</think>"),
-    "kimi": ("◁think▷", "◁/think▷"),
-    "nameless": ("", ""),
-}
+_MARKERS = {"qwen3": ("<think>", "</think>"), "kimi": ("◁think▷", "◁/think▷"), "nameless": ("", "")}
 
 
 class ReasoningParser:

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 
 class HookType(Enum):
-    """How a hook is applied."""
-
     BEFORE = "before"
     AFTER = "after"
     AROUND = "around"
