@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +23,7 @@ from streamdec.preflight import inspect
 from streamdec.tokenizers import EncodingSpec, HybridTokenizer
 from tests.support import files
 from tests.support.pages import ROOT
+from tests.support.processes import unharmed
 from tests.support.zoo import ZOO, shared_tokenizers
 
 SMALL = ChildLimits(memory=512 << 20, cpu_seconds=20, wall_seconds=60.0, answer=1 << 16)
@@ -108,30 +108,13 @@ MORE: dict[str, tuple[bytes, str]] = {
 }
 
 
-def children() -> set[int]:
-    """The child processes of this process, ended ones included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid():
-            found.add(int(stat.parent.name))
-    return found
-
-
 @pytest.fixture
-def unharmed() -> Iterator[None]:
-    """Afterwards, this process has no more descriptors and children than before."""
-    before = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else 0
-    running = children()
-    yield
-    assert children() <= running
-    assert before == 0 or len([*Path("/proc/self/fd").iterdir()]) <= before
+def _unharmed() -> Iterator[None]:
+    with unharmed():
+        yield
 
 
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 @pytest.mark.parametrize(
     "name", [*HOSTILE, *(pytest.param(name, marks=pytest.mark.thorough) for name in MORE)]
 )
@@ -162,7 +145,7 @@ def test_a_child_that_takes_too_long_or_cannot_begin(monkeypatch: pytest.MonkeyP
         load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
     content, _ = HOSTILE["a panic across the border"]
     (tmp_path / "tokenizer.json").write_bytes(content)
@@ -201,7 +184,7 @@ def of_every_format(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
         ),
     ],
 )
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 def test_any_other_file_loads_as_without_a_trial(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
