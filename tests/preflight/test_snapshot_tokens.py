@@ -15,7 +15,6 @@ from streamdec.folders.folder_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
 from tests.preflight.making import SPECIAL, Parts, added, control
-from tests.support.added_vocabulary import AddedVocabulary
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -113,13 +112,15 @@ def test_added_tokens_get_the_ids_that_the_library_gives(
     for builds in (False, True):
         if builds:
             parts.tokenizer["added_tokens"] = []
-        library = AddedVocabulary(json.dumps(parts.tokenizer))
+        library = tokenizers.Tokenizer.from_str(json.dumps(parts.tokenizer))
         given = () if builds else (Token(text, special=True) for _, text in own)
         ours = Vocabulary(parts.tokenizer["model"]["vocab"], [*given, *first, *second])
-        library._tokenizer.add_tokens(first)
-        library._tokenizer.add_tokens(second)
-        assert dict(sorted(ours.added.items())) == library.added()
+        library.add_tokens(first)
+        library.add_tokens(second)
+        theirs = library.get_added_tokens_decoder()
+        assert ours.added == {i: (token.content, token.special) for i, token in theirs.items()}
         for text in (*SPECIAL, "a", "é", "<x>", "<y>", "<z>", "!"):
-            assert ours.id_of(text) == library.id_of(text)
-        for token_id in (*range(254, 275), 0, 10**6, -1, 2**40):
-            assert ours.text_of(token_id) == library.text_of(token_id)
+            assert ours.id_of(text) == library.token_to_id(text)
+        for token_id in (*range(254, 275), 0, 10**6):
+            assert ours.text_of(token_id) == library.id_to_token(token_id)
+        assert ours.text_of(-1) is ours.text_of(2**40) is None
