@@ -57,19 +57,18 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, str]:
-    """Return digests of what a tokenizer of streamdec does; ``drawn`` are ids to decode."""
+def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, Any]:
+    """Return what a tokenizer of streamdec does; ``drawn`` are decoded after the ids of texts."""
     special = tokenizer.special_tokens
     roles = {role: text for role in ROLES if (text := getattr(special, role)) is not None}
     ids = [list(tokenizer.encode(text).ids) for text in FACTS["texts"]] + drawn
-    found = {
+    return {
         "roles": {role: [text, tokenizer.token_to_id(text)] for role, text in roles.items()},
         "ids": ids,
         "with_special": list(tokenizer.encode(FACTS["texts"][0], add_special_tokens=True).ids),
         "text": [tokenizer.decode(i, skip_special_tokens=False) for i in ids],
         "skipped": [tokenizer.decode(i, skip_special_tokens=True) for i in ids],
     }
-    return {key: digest(value) for key, value in found.items()}
 
 
 def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str]:
@@ -93,5 +92,5 @@ def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str
             return "warned", reason_of_warning
     if theirs is None:
         return "SILENT", ""
-    found = seen(tokenizer, theirs["drawn"])
+    found = {key: digest(value) for key, value in seen(tokenizer, theirs["drawn"]).items()}
     return ("equal" if found == {key: theirs[key] for key in found} else "SILENT"), ""
