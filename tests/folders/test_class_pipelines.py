@@ -6,11 +6,9 @@ import base64
 import json
 import os
 import random
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -33,7 +31,7 @@ FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 def load(folder: Path) -> BaseTokenizer:
     """The tokenizer without transformers, which would make those that are refused here."""
-    with warnings.catch_warnings(), mock.patch.dict(sys.modules, {"transformers": None}):
+    with made_folders.without_transformers(), warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
         return load_tokenizer(folder, fast="off")  # type: ignore[return-value]
 

@@ -11,10 +11,12 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
-from unittest import mock
+
+import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, TokenizerLoadError
@@ -71,15 +73,23 @@ def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def without_transformers() -> Iterator[None]:
+    """While it lasts, transformers cannot be imported.
+
+    ``patch.dict`` would forget the modules that are imported meanwhile, and import them each time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "transformers", None)
+        yield
+
+
 def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str]:
     """Return the state in which streamdec loads ``folder`` without transformers, and the reason.
 
     ``theirs`` is what transformers makes of it; None if transformers cannot load it.
     """
-    with (
-        mock.patch.dict(sys.modules, {"transformers": None}),
-        warnings.catch_warnings(record=True) as told,
-    ):
+    with without_transformers(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
             tokenizer = load_tokenizer(folder, fast="off")
