@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder
+from streamdec import DecodeStream
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
@@ -30,7 +28,6 @@ from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.core.shared_tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, StreamdecError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
@@ -42,7 +39,6 @@ from tests.support.files import rank_file, sentencepiece, shared_folders, small_
 from tests.support.zoo import ZOO
 
 LETTERS = [bytes([byte]) for byte in range(256)]
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def gguf(**changes: Any) -> GGUFTokenizer:
@@ -274,28 +270,6 @@ async def test_every_method_that_encodes_turns_a_panic_into_a_library_error(
 
 
 # --- streams --------------------------------------------------------------------------------------
-
-
-@given(text=st.lists(st.sampled_from(TEXTS)).map("".join), data=st.data())
-def test_every_machine_streams_it_exactly(
-    made: BaseTokenizer, text: str, data: st.DataObject
-) -> None:
-    assert route_of(made) == "bytes"
-    ids = list(made.encode(text, special="text"))
-    whole = made.decode(ids)
-    stream = DecodeStream(made)
-    assert "".join(stream.step_batch(ids)) + stream.flush() == whole
-    sequence = Sequence(made, skip_special_tokens=True)
-    for token_id in ids:
-        sequence.append_token(token_id)
-    assert sequence.text == whole
-    place = data.draw(st.integers(0, max(len(whole) - 1, 0)))
-    stop = whole[place : place + data.draw(st.integers(1, 4))]
-    if stop:
-        decoder = StopSequenceDecoder(made, StopConditions(stop=[stop]))
-        chunks = [decoder.step(i) for i in ids if not decoder.finished] + [decoder.flush()]
-        assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
-        assert chunks[-1].finish_reason == "stop"
 
 
 @pytest.mark.parametrize("text", ["Größe", "你好", "😀👍🏽"])

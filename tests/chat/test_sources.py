@@ -122,30 +122,6 @@ def test_a_template_that_is_not_text_or_too_long_is_named(tmp_path: Path) -> Non
 # --- special tokens -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("LlamaTokenizerFast", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}),
-        (
-            "Qwen2Tokenizer",
-            dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>"),
-        ),
-        ("PreTrainedTokenizerFast", {}),
-        (None, {}),
-        (7, {}),
-    ],
-)
-def test_a_class_has_its_own_special_tokens(
-    tmp_path: Path, name: Any, expected: dict[str, str]
-) -> None:
-    write(tmp_path, config={"tokenizer_class": name})
-    assert sources.special_tokens_of(tmp_path) == expected
-    write(tmp_path, config={"tokenizer_class": name, "eos_token": "E", "unk_token": None})
-    told = {**expected, "eos_token": "E"}
-    told.pop("unk_token", None)
-    assert sources.special_tokens_of(tmp_path) == told
-
-
 # --- files that are none --------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
-from tests.support.files import sentencepiece, small_gguf, tekken, write_json
+from tests.support.files import write_format, write_json
 from tests.support.zoo import ZOO
 
 JSON: dict[str, Any] = json.loads(ZOO["byte_level_trained"]().to_str())
@@ -162,18 +162,13 @@ def test_a_class_with_its_own_way_needs_transformers(
 def test_other_formats_are_compared_too(tmp_path: Path) -> None:
     pytest.importorskip("tiktoken")
     pytest.importorskip("sentencepiece")
-    contents = {
-        "a.gguf": small_gguf(),
-        "tekken.json": json.dumps(tekken()).encode(),
-        "tokenizer.model": sentencepiece(),
-    }
-    for name, content in contents.items():
-        folder = tmp_path / name.partition(".")[0]
+    for format_ in ("gguf", "tekken", "sentencepiece"):
+        folder = tmp_path / format_
         folder.mkdir()
-        (folder / name).write_bytes(content)
+        write_format(folder, format_)
         text = load_tokenizer(folder, fast="off").id_to_token(1)
         write_json(folder / "added_tokens.json", {text: 1})
-        if name != "tokenizer.model":  # other spellings, as of bytes, are not compared
+        if format_ != "sentencepiece":  # other spellings, as of bytes, are not compared
             write_json(folder / "vocab.json", {"nowhere": 0, "é": 1})
         load_tokenizer(folder, fast="off")
         write_json(folder / "added_tokens.json", {text: 2})

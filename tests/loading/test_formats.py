@@ -22,10 +22,11 @@ from streamdec.errors import (
 )
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
-from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
+from streamdec.tokenizers.encodings import ENCODINGS
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.support.files import (
     SHARED,
+    SMALL,
     rank_file,
     shared_folders,
     tekken,
@@ -36,7 +37,6 @@ from tests.support.zoo import ZOO
 
 pytest.importorskip("tiktoken")
 
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 FOLDERS = shared_folders()
 OF_EACH_FORMAT = [
     path

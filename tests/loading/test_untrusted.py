@@ -20,7 +20,7 @@ from streamdec.loading import places, untrusted
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
 from streamdec.loading.untrusted import limits_for
 from streamdec.preflight import inspect
-from streamdec.tokenizers import EncodingSpec, HybridTokenizer
+from streamdec.tokenizers import HybridTokenizer
 from tests.support import files
 from tests.support.pages import ROOT
 from tests.support.processes import unharmed
@@ -157,38 +157,20 @@ def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
 # --- other files ----------------------------------------------------------------------------------
 
 
-def of_every_format(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """A file of each format, and the options to load it with."""
-    spec = EncodingSpec(
-        "mine", r"\w+|\W", special_tokens={"<|end|>": 300}, begins_with=("<|end|>",)
-    )
-    made: dict[str, tuple[bytes, dict[str, Any]]] = {
-        "tokenizer.json": (ZOO["byte_level_trained"]().to_str().encode(), {}),
-        "mine.tiktoken": (files.rank_file(), {"encoding": spec}),
-        "tekken.json": (json.dumps(files.tekken()).encode(), {}),
-        "tokenizer.model": (files.sentencepiece(), {}),
-        "model.gguf": (files.small_gguf(), {}),
-    }
-    for name, (content, _) in made.items():
-        (folder / name).write_bytes(content)
-    return {name: (folder / name, options) for name, (_, options) in made.items()}
-
-
 @pytest.mark.parametrize(
-    "name",
+    "format_",
     [
-        *("tokenizer.json", "mine.tiktoken"),
-        *(
-            pytest.param(name, marks=pytest.mark.thorough)
-            for name in ("tekken.json", "tokenizer.model", "model.gguf")
-        ),
+        pytest.param(
+            name, marks=[] if name in ("huggingface", "tiktoken") else pytest.mark.thorough
+        )
+        for name in files.FORMATS
     ],
 )
 @pytest.mark.usefixtures("_unharmed")
 def test_any_other_file_loads_as_without_a_trial(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, options = of_every_format(tmp_path)[name]
+    path, options = files.write_format(tmp_path, format_)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizers.py").write_text("raise SystemExit")  # not imported by the child
     trusted = load_tokenizer(path, fast="off", **options)
@@ -232,7 +214,7 @@ def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.Monk
 def test_fastokens_is_built_in_the_child_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, _ = of_every_format(tmp_path)["tokenizer.json"]
+    path, _ = files.write_format(tmp_path, "huggingface")
     load = untrusted.try_loading
 
     def failing(path: str, options: dict[str, Any], **limits: Any) -> None:

@@ -365,6 +365,11 @@ NEAR_MISSES: dict[str, dict[str, Callable[[Parts], object]]] = {
             template(CHATML + "\na"), file("chat_template.jinja", CHATML + "\r\na")
         )
     },
+    "CHAT_TEMPLATE_UNKNOWN_NAME": {
+        "in a branch that guards it": template(
+            CHATML + "{% if helper is defined %}{{ helper() }}{% endif %}"
+        )
+    },
     "CHAT_TEMPLATE_NEEDS_KWARGS": {
         "always given": template(CHATML + "{{ documents }}{{ tools }}"),
         "a role": template(CHATML + "{{ eos_token }}"),

@@ -249,7 +249,7 @@ WITHOUT_BYTES: dict[str, Decoding] = {
     # Two literal replaces, each within a piece: what is split over two is left alone.
     "replace_in_pieces": [
         *(decoders.Replace("xx", "x"), decoders.Replace("x", "\u2581x")),
-        SPACES,
+        *(decoders.Replace(".", "!"), SPACES),
     ],
     # Each piece loses its leading spaces, and the text its first letter.
     "strip_in_pieces": [
