@@ -66,18 +66,7 @@ class Model:
     ],
 )
 def test_each_value_becomes_plain_data(value: Any, expected: Any) -> None:
-    found = plain(value)
-    assert found == expected
-    assert types_of(found) == types_of(expected)
-
-
-def types_of(value: Any) -> Any:
-    """The exact types in ``value``: 1 and True and Level are equal."""
-    if isinstance(value, dict):
-        return [dict, *(types_of(item) for pair in value.items() for item in pair)]
-    if isinstance(value, (list, tuple)):
-        return [type(value), *map(types_of, value)]
-    return type(value)
+    assert repr(plain(value)) == repr(expected)  # 1, 1.0 and True are equal
 
 
 @pytest.mark.parametrize("profile", ["classic", "hardened"])
