@@ -102,153 +102,107 @@ CALLING = CHATML.replace(  # a call ends with a token of its own, as in gpt-oss
 FORGETTING = CHATML.replace("m['role'] +", "m['role'] + ('<think>' if loop.last else '') +")
 TEXT = "(m['content'] if m['content'] is string else '')"
 
-CASES: dict[str, tuple[str, Callable[[Parts], object]]] = {
-    "EOS_SOURCES_DISAGREE": ("info", config(eos_token_id=[256, 258])),
-    "EOS_ENGINES_DISAGREE": ("warning", say(eos_token="<|endoftext|>")),
-    "EOS_TERMINATOR_NOT_STOPPED": (
-        "error",
-        both(say(eos_token="<|pad|>"), config(eos_token_id=259), generation(eos_token_id=259)),
+CASES: dict[str, Callable[[Parts], object]] = {
+    "EOS_SOURCES_DISAGREE": config(eos_token_id=[256, 258]),
+    "EOS_ENGINES_DISAGREE": say(eos_token="<|endoftext|>"),
+    "EOS_TERMINATOR_NOT_STOPPED": both(
+        say(eos_token="<|pad|>"), config(eos_token_id=259), generation(eos_token_id=259)
     ),
-    "EOS_TOOL_CALL_NOT_STOPPED": ("error", template(CALLING)),
-    "EOS_TURN_PRIMER_IN_STOP_SET": (
-        "info",
-        both(template(GLM), generation(eos_token_id=[257, 258])),
+    "EOS_TOOL_CALL_NOT_STOPPED": template(CALLING),
+    "EOS_TURN_PRIMER_IN_STOP_SET": both(template(GLM), generation(eos_token_id=[257, 258])),
+    "EOS_MISSING_EVERYWHERE": both(
+        drop("eos_token"), config(eos_token_id=None), generation(eos_token_id=None)
     ),
-    "EOS_MISSING_EVERYWHERE": (
-        "error",
-        both(drop("eos_token"), config(eos_token_id=None), generation(eos_token_id=None)),
+    "EOS_TOKEN_NOT_IN_VOCAB": say(eos_token="</s>"),
+    "EOS_ID_UNKNOWN": generation(eos_token_id=[258, 900]),
+    "EOS_CLASS_DEFAULT_IN_EFFECT": lambda parts: (
+        parts.config.pop("eos_token_id") if parts.config else None
     ),
-    "EOS_TOKEN_NOT_IN_VOCAB": ("error", say(eos_token="</s>")),
-    "EOS_ID_UNKNOWN": ("error", generation(eos_token_id=[258, 900])),
-    "EOS_CLASS_DEFAULT_IN_EFFECT": (
-        "warning",
-        lambda parts: parts.config.pop("eos_token_id") if parts.config else None,
+    "EOS_TEXT_CONFIG_ONLY": lambda parts: setattr(
+        parts, "config", {"model_type": "gemma3", "text_config": {"eos_token_id": 258}}
     ),
-    "EOS_TEXT_CONFIG_ONLY": (
-        "warning",
-        lambda parts: setattr(
-            parts, "config", {"model_type": "gemma3", "text_config": {"eos_token_id": 258}}
-        ),
+    "EOS_ZERO_DROPPED": generation(eos_token_id=0),
+    "GENERATION_CONFIG_MISSING": without("generation"),
+    "GENERATION_STOP_STRINGS_IGNORED": generation(stop_strings=["END"]),
+    "BOS_SOURCES_DISAGREE": both(say(bos_token="<|endoftext|>"), generation(bos_token_id=257)),
+    "PAD_EQUALS_EOS": say(pad_token="<|im_end|>"),
+    "SPECIAL_FLAG_DRIFT": flag(2, special=False),
+    "ADDED_TOKEN_CONTENT_DRIFT": entry(259, "<|padding|>"),
+    "ADDED_TOKEN_ONLY_IN_CONFIG": entry(260, "<tool>"),
+    "ADDED_TOKEN_ID_NOT_HONOURED": both(own(270, "<gap>"), entry(270, "<gap>")),
+    "ADDED_TOKENS_DECODER_ABSENT": drop("added_tokens_decoder"),
+    "ADDED_TOKENS_DECODER_SHAPE": say(added_tokens_decoder=[added("<|im_end|>")]),
+    "EXTRA_SPECIAL_TOKENS_LIST": say(extra_special_tokens=["<|im_start|>"]),
+    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL": say(
+        extra_special_tokens=["<|im_start|>"], additional_special_tokens=["<|pad|>"]
     ),
-    "EOS_ZERO_DROPPED": ("warning", generation(eos_token_id=0)),
-    "GENERATION_CONFIG_MISSING": ("info", without("generation")),
-    "GENERATION_STOP_STRINGS_IGNORED": ("warning", generation(stop_strings=["END"])),
-    "BOS_SOURCES_DISAGREE": (
-        "warning",
-        both(say(bos_token="<|endoftext|>"), generation(bos_token_id=257)),
+    "EXTRA_SPECIAL_NOT_SKIPPED": both(
+        own(260, "<u>", special=False),
+        entry(260, "<u>", special=False),
+        say(additional_special_tokens=["<u>"]),
     ),
-    "PAD_EQUALS_EOS": ("info", say(pad_token="<|im_end|>")),
-    "SPECIAL_FLAG_DRIFT": ("error", flag(2, special=False)),
-    "ADDED_TOKEN_CONTENT_DRIFT": ("error", entry(259, "<|padding|>")),
-    "ADDED_TOKEN_ONLY_IN_CONFIG": ("warning", entry(260, "<tool>")),
-    "ADDED_TOKEN_ID_NOT_HONOURED": ("error", both(own(270, "<gap>"), entry(270, "<gap>"))),
-    "ADDED_TOKENS_DECODER_ABSENT": ("info", drop("added_tokens_decoder")),
-    "ADDED_TOKENS_DECODER_SHAPE": ("error", say(added_tokens_decoder=[added("<|im_end|>")])),
-    "EXTRA_SPECIAL_TOKENS_LIST": ("info", say(extra_special_tokens=["<|im_start|>"])),
-    "EXTRA_SPECIAL_SHADOWS_ADDITIONAL": (
-        "warning",
-        say(extra_special_tokens=["<|im_start|>"], additional_special_tokens=["<|pad|>"]),
+    "SPECIAL_TOKENS_MAP_OVERRIDES": both(
+        drop("added_tokens_decoder"),
+        file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
     ),
-    "EXTRA_SPECIAL_NOT_SKIPPED": (
-        "warning",
-        both(
-            own(260, "<u>", special=False),
-            entry(260, "<u>", special=False),
-            say(additional_special_tokens=["<u>"]),
-        ),
+    "SPECIAL_TOKENS_MAP_STALE": file(
+        "special_tokens_map.json", {"eos_token": added("<|endoftext|>")}
     ),
-    "SPECIAL_TOKENS_MAP_OVERRIDES": (
-        "warning",
-        both(
-            drop("added_tokens_decoder"),
-            file("special_tokens_map.json", {"eos_token": "<|endoftext|>"}),
-        ),
+    "STRUCTURAL_TOKEN_NOT_SPECIAL": both(
+        flag(1, special=False), entry(257, "<|im_start|>", special=False)
     ),
-    "SPECIAL_TOKENS_MAP_STALE": (
-        "info",
-        file("special_tokens_map.json", {"eos_token": added("<|endoftext|>")}),
+    "TEMPLATE_MARKER_NOT_A_TOKEN": template(
+        CHATML.replace("'<|im_start|>assistant", "'<|im_begin|>assistant")
     ),
-    "STRUCTURAL_TOKEN_NOT_SPECIAL": (
-        "info",
-        both(flag(1, special=False), entry(257, "<|im_start|>", special=False)),
+    "FILE_INVALID_JSON": file("special_tokens_map.json", b"\xef\xbb\xbf{}"),
+    "FILE_LFS_POINTER": both(without("tokenizer"), file("tokenizer.json", LFS)),
+    "FILE_TOO_LARGE": file("chat_template.jinja", b" " * (2**20 + 1)),
+    "FILE_UNREADABLE": file("chat_template.jinja", b"\xff\xfe{"),
+    "TOKENIZER_JSON_INVALID": lambda parts: (
+        parts.tokenizer.update(model={"type": "none"}) if parts.tokenizer else None
     ),
-    "TEMPLATE_MARKER_NOT_A_TOKEN": (
-        "warning",
-        template(CHATML.replace("'<|im_start|>assistant", "'<|im_begin|>assistant")),
+    "DECODER_CANNOT_READ_VOCAB": METASPACE,
+    "TOKENIZER_JSON_MISSING": without("tokenizer"),
+    "TOKENIZER_CLASS_REQUIRES_V5": say(tokenizer_class="TokenizersBackend"),
+    "TOKENIZER_CLASS_UNKNOWN": say(tokenizer_class="AcmeTokenizerFast"),
+    "TOKENIZER_REMOTE_CODE": say(auto_map=["tokenization_acme.Acme", None]),
+    "ADD_BOS_EOS_FLAG_IGNORED": say(add_bos_token=True),
+    "CHAT_TEMPLATE_MISSING": drop("chat_template"),
+    "CHAT_TEMPLATE_BYPASSED": config(model_type="gpt_oss"),
+    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE": file(
+        "chat_template.jinja", CHATML.replace("assistant", "model")
     ),
-    "FILE_INVALID_JSON": ("error", file("special_tokens_map.json", b"\xef\xbb\xbf{}")),
-    "FILE_LFS_POINTER": ("error", both(without("tokenizer"), file("tokenizer.json", LFS))),
-    "FILE_TOO_LARGE": ("error", file("chat_template.jinja", b" " * (2**20 + 1))),
-    "FILE_UNREADABLE": ("error", file("chat_template.jinja", b"\xff\xfe{")),
-    "TOKENIZER_JSON_INVALID": (
-        "error",
-        lambda parts: parts.tokenizer.update(model={"type": "none"}) if parts.tokenizer else None,
+    "CHAT_TEMPLATE_INLINE_LOST": file("additional_chat_templates/rag.jinja", CHATML),
+    "CHAT_TEMPLATE_NO_DEFAULT": say(chat_template=[{"name": "tool_use", "template": CHATML}]),
+    "CHAT_TEMPLATE_LEGACY_JSON": file("chat_template.json", {"chat_template": CHATML}),
+    "CHAT_TEMPLATE_SYNTAX_ERROR": template("{% for m in messages %}{{ m.content }}"),
+    "CHAT_TEMPLATE_UNKNOWN_NAME": template(
+        CHATML + "{% if tools %}{{ tools | from_json }}{% endif %}"
     ),
-    "DECODER_CANNOT_READ_VOCAB": ("error", METASPACE),
-    "TOKENIZER_JSON_MISSING": ("error", without("tokenizer")),
-    "TOKENIZER_CLASS_REQUIRES_V5": ("info", say(tokenizer_class="TokenizersBackend")),
-    "TOKENIZER_CLASS_UNKNOWN": ("warning", say(tokenizer_class="AcmeTokenizerFast")),
-    "TOKENIZER_REMOTE_CODE": ("warning", say(auto_map=["tokenization_acme.Acme", None])),
-    "ADD_BOS_EOS_FLAG_IGNORED": ("info", say(add_bos_token=True)),
-    "CHAT_TEMPLATE_MISSING": ("warning", drop("chat_template")),
-    "CHAT_TEMPLATE_BYPASSED": ("info", config(model_type="gpt_oss")),
-    "CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE": (
-        "warning",
-        file("chat_template.jinja", CHATML.replace("assistant", "model")),
+    "CHAT_TEMPLATE_SANDBOX_VIOLATION": template(CHATML + "{{ messages.__class__.__mro__ }}"),
+    "CHAT_TEMPLATE_RESOURCE_LIMIT": template(CHATML + "{{ 'a' * 4000000000 }}"),
+    "CHAT_TEMPLATE_FAILS": template(CHATML + "{{ messages[0].content.gone.x }}"),
+    "CHAT_TEMPLATE_REFUSES": template(
+        CHATML + "{% if tools %}{{ raise_exception('no tools') }}{% endif %}"
     ),
-    "CHAT_TEMPLATE_INLINE_LOST": ("error", file("additional_chat_templates/rag.jinja", CHATML)),
-    "CHAT_TEMPLATE_NO_DEFAULT": (
-        "error",
-        say(chat_template=[{"name": "tool_use", "template": CHATML}]),
+    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT": template(CHATML.partition("{%- if")[0]),
+    "CHAT_TEMPLATE_REWRITES_TURNS": template(FORGETTING),
+    "CHAT_TEMPLATE_CLOCK_DEPENDENT": template("{{ strftime_now('%d') }}" + CHATML),
+    "CHAT_TEMPLATE_NEEDS_KWARGS": template(CHATML + "{% if enable_thinking %}!{% endif %}"),
+    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS": template(
+        CHATML + "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
+        "c.function.arguments.items() %}{{ k }}{% endfor %}{% endfor %}{% endfor %}"
     ),
-    "CHAT_TEMPLATE_LEGACY_JSON": ("warning", file("chat_template.json", {"chat_template": CHATML})),
-    "CHAT_TEMPLATE_SYNTAX_ERROR": ("error", template("{% for m in messages %}{{ m.content }}")),
-    "CHAT_TEMPLATE_UNKNOWN_NAME": (
-        "error",
-        template(CHATML + "{% if tools %}{{ tools | from_json }}{% endif %}"),
-    ),
-    "CHAT_TEMPLATE_SANDBOX_VIOLATION": (
-        "error",
-        template(CHATML + "{{ messages.__class__.__mro__ }}"),
-    ),
-    "CHAT_TEMPLATE_RESOURCE_LIMIT": ("error", template(CHATML + "{{ 'a' * 4000000000 }}")),
-    "CHAT_TEMPLATE_FAILS": ("error", template(CHATML + "{{ messages[0].content.gone.x }}")),
-    "CHAT_TEMPLATE_REFUSES": (
-        "info",
-        template(CHATML + "{% if tools %}{{ raise_exception('no tools') }}{% endif %}"),
-    ),
-    "CHAT_TEMPLATE_IGNORES_GENERATION_PROMPT": ("info", template(CHATML.partition("{%- if")[0])),
-    "CHAT_TEMPLATE_REWRITES_TURNS": ("info", template(FORGETTING)),
-    "CHAT_TEMPLATE_CLOCK_DEPENDENT": ("warning", template("{{ strftime_now('%d') }}" + CHATML)),
-    "CHAT_TEMPLATE_NEEDS_KWARGS": (
-        "info",
-        template(CHATML + "{% if enable_thinking %}!{% endif %}"),
-    ),
-    "CHAT_TEMPLATE_TOOL_ARGS_STRING_FAILS": (
-        "info",
-        template(
-            CHATML + "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
-            "c.function.arguments.items() %}{{ k }}{% endfor %}{% endfor %}{% endfor %}"
-        ),
-    ),
-    "CHAT_TEMPLATE_NONE_CONTENT_LEAK": (
-        "warning",
-        template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
-    ),
-    "CHAT_TEMPLATE_LIST_CONTENT_REPR": (
-        "warning",
-        template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
-    ),
-    "QUANT_NESTED": ("warning", config(text_config={"quantization_config": QUANT})),
-    "QUANT_SIDECAR_ONLY": (
-        "info",
-        file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
-    ),
-    "QUANT_KV_SCHEME_NULL": (
-        "info",
-        config(quantization_config={**QUANT, "kv_cache_scheme": None}),
-    ),
+    "CHAT_TEMPLATE_NONE_CONTENT_LEAK": template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
+    "CHAT_TEMPLATE_LIST_CONTENT_REPR": template(CHATML.replace(f"+ {TEXT} +", "~ m['content'] ~")),
+    "QUANT_NESTED": config(text_config={"quantization_config": QUANT}),
+    "QUANT_SIDECAR_ONLY": file("hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4"}}),
+    "QUANT_KV_SCHEME_NULL": config(quantization_config={**QUANT, "kv_cache_scheme": None}),
 }
+GRAVER = dict.fromkeys(
+    ("SPECIAL_FLAG_DRIFT", "TOKENIZER_JSON_MISSING", "CHAT_TEMPLATE_FAILS"), "error"
+)
+"""The severities in these snapshots that are not those of the rules."""
 RENDERED = {
     "EOS_TERMINATOR_NOT_STOPPED",
     "EOS_TOOL_CALL_NOT_STOPPED",

@@ -39,7 +39,7 @@ ALL = "vLLM, SGLang and transformers"
             "no: transformers does not stop at the template's end of turn, 258 <|im_end|>",
         ),
         (
-            CASES["EOS_TURN_PRIMER_IN_STOP_SET"][1],
+            CASES["EOS_TURN_PRIMER_IN_STOP_SET"],
             True,
             (
                 f"yes: {ALL} stop at the token that begins the next turn, 257 <|im_start|> "
@@ -100,7 +100,7 @@ def test_without_rendering_the_answer_is_unknown(tmp_path: Path) -> None:
 
 
 def test_infos_are_shown_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = str(control(CASES["PAD_EQUALS_EOS"][1]).write(tmp_path))
+    folder = str(control(CASES["PAD_EQUALS_EOS"]).write(tmp_path))
     plain = run(monkeypatch, "preflight", folder).out.splitlines()
     verbose = run(monkeypatch, "preflight", folder, "--verbose").out.splitlines()
     line = "info PAD_EQUALS_EOS (transformers)"

@@ -134,7 +134,7 @@ def _write_corrupted(base: str | Path, changes: list[tuple[Any, ...]], folder: P
     if base in EXAMPLES:
         folder = write_example(str(base), folder)
     elif isinstance(base, str):
-        control(CASES[base][1]).write(folder)
+        control(CASES[base]).write(folder)
     else:
         for path in base.rglob("*"):  # without the modes, which may forbid writing
             if path.is_file():

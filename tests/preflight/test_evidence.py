@@ -251,7 +251,7 @@ IDS = st.sampled_from((0, 97, 256, 257, 258, 259, 260, 261, 900, None, "x", [], 
 ROLES = st.sampled_from(("eos_token", "bos_token", "pad_token", "image_token"))
 LISTS = st.one_of(st.lists(TEXTS, max_size=2), st.dictionaries(ROLES, TEXTS, max_size=2))
 CHANGES: st.SearchStrategy[Callable[[Parts], object]] = st.one_of(
-    st.sampled_from([change for _, change in CASES.values()]),
+    st.sampled_from([*CASES.values()]),
     st.builds(flag, st.integers(0, 3), special=st.booleans()),
     st.builds(own, st.integers(260, 262), TEXTS, special=st.booleans()),
     st.builds(entry, st.integers(256, 262), TEXTS, special=st.booleans()),

@@ -112,7 +112,7 @@ def test_the_loader_and_preflight_agree_on_folders_of_many_classes(
 def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
     code: str, tmp_path: Path
 ) -> None:
-    folder = control(CASES[code][1]).write(tmp_path)
+    folder = control(CASES[code]).write(tmp_path)
     tokens = Tokens(Snapshot(folder))
     report = inspect(folder, render=False)
     if report.codes & {"ADDED_TOKENS_DECODER_SHAPE", "FILE_INVALID_JSON", "FILE_OUTSIDE_FOLDER"}:
