@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 from streamdec import DecodeStream
 from streamdec.backends.gguf import GGUFTokenizer
-from streamdec.backends.gguf_cutting import CUTTING
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from tests.support.files import LLAMA_TOKENS, shared, small_gguf
@@ -286,22 +285,6 @@ def test_the_vocabulary_of_a_real_model_encodes_as_its_own_tokenizer(
         for text in [*SAMPLE, "".join(SAMPLE), "".join(SAMPLE)[::-1]]:
             text = unicodedata.normalize("NFC", text)  # as Qwen's does, and llama.cpp does not
             assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
-
-
-@pytest.mark.parametrize("pre", sorted(CUTTING))
-def test_every_way_of_cutting_keeps_the_text(pre: str, tmp_path: Path) -> None:
-    changes = BYTE_LEVEL | {
-        "pre": pre,
-        "tokens": [*ALPHABET, "he", "<end>"],
-        "token_type": [1] * 257 + [3],
-        "merges": ["h e"],
-        "eos_token_id": 257,
-        "bos_token_id": 257,
-    }
-    ours = made(tmp_path, **changes)
-    assert ours.encodes == "yes"
-    for text in SAMPLE:
-        assert ours.decode(ours.encode(text).ids) == text
 
 
 RWKV = {

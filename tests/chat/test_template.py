@@ -34,6 +34,8 @@ NOW = datetime(2026, 3, 5, 14, 7, 9)  # noqa: DTZ001 - templates get the local t
 CHATML = (cases.DATA / "templates" / "chatml.jinja").read_text("utf-8")
 PROFILES = ("classic", "hardened")
 TEXT = ChatTemplate("x")
+OF_PROFILE = {profile: ChatTemplate(CHATML, profile=profile) for profile in PROFILES}
+HARDENED = OF_PROFILE["hardened"]
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -123,7 +125,6 @@ def broken() -> Iterator[Any]:
 LOOP: dict[str, Any] = {"role": "user", "content": "a"}
 LOOP["more"] = LOOP
 LISTED = "a list of objects with 'name' and 'template'"
-HARDENED = ChatTemplate(CHATML, profile="hardened")
 RESERVED = (
     *("chat_template", "tokenize", "messages", "tools", "documents"),
     *("add_generation_prompt", "continue_final_message"),
@@ -190,7 +191,7 @@ def test_objects_that_are_not_conversations_are_rejected(
     messages: Any, told: str, profile: str
 ) -> None:
     with pytest.raises(ChatTemplateError, match=told):
-        ChatTemplate(CHATML, profile=profile).render(messages)
+        OF_PROFILE[profile].render(messages)
 
 
 @pytest.mark.parametrize("name", RESERVED)
@@ -210,7 +211,7 @@ def test_arguments_are_not_changed(name: str, profile: str) -> None:
     case = cases.CONVERSATIONS[name]
     messages, options = cases.call_of(case)
     before = copy.deepcopy((messages, options))
-    template = ChatTemplate(CHATML, profile=profile)
+    template = OF_PROFILE[profile]
     try:
         template.openai_messages(messages)
         template.render(messages, **options)
