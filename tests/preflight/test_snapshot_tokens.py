@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamdec.folders.folder_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
-from tests.preflight.making import SPECIAL, Parts, added, control
+from tests.preflight.making import SPECIAL, added, control
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -48,14 +48,6 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     } == entry["loaded"]
 
 
-def test_a_role_names_the_file_that_won(tmp_path: Path) -> None:
-    parts = control()
-    parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    assert tokens.roles["eos_token"].source == "tokenizer_config.json"
-    assert "bos_token" not in tokens.roles
-
-
 def test_a_role_of_the_class_names_the_class(tmp_path: Path) -> None:
     parts = control()
     parts.config = {"model_type": "qwen2"}
@@ -64,18 +56,6 @@ def test_a_role_of_the_class_names_the_class(tmp_path: Path) -> None:
     tokens = Tokens(Snapshot(parts.write(tmp_path)))
     role = tokens.roles["eos_token"]
     assert (role.text, role.source, role.pointer) == ("<|endoftext|>", "class Qwen2Tokenizer", "")
-
-
-def test_remote_code_leaves_the_declared_ids_alone(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.say(auto_map={"AutoTokenizer": ["tokenization_acme.Acme", None]})
-        parts.decoder.pop("256")
-
-    tokens = Tokens(Snapshot(control(change).write(tmp_path)))
-    assert tokens.folder.is_remote
-    assert tokens.id_of("<|im_end|>") == 258
-    assert tokens.id_of("<|endoftext|>") is None
-    assert tokens.loaded is None
 
 
 def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> None:
