@@ -93,9 +93,6 @@ def made_once(make: Callable[[], BaseTokenizer]) -> BaseTokenizer:
     return make()
 
 
-# --- threads --------------------------------------------------------------------------------------
-
-
 def everything(tokenizer: BaseTokenizer, text: str) -> list[Any]:
     """What a tokenizer has to say of ``text``."""
     said: list[Any] = []
@@ -246,9 +243,6 @@ def test_an_id_without_a_token_contributes_nothing(made: BaseTokenizer) -> None:
         assert made.piece(token_id) is None
 
 
-# --- a library that panics ------------------------------------------------------------------------
-
-
 def panicking() -> HuggingFaceTokenizer:
     """Its normalizer panics on any text: the library's own fault."""
     tokenizer = LibraryTokenizer.from_str(byte_level())
@@ -267,9 +261,6 @@ async def test_every_method_that_encodes_turns_a_panic_into_a_library_error(
             assert re.match(r"TokenizerLibraryError: .*Panic", told)
     with pytest.raises(TokenizerLibraryError, match="Panic"):
         assert Encoding([1], "aa", broken).offsets
-
-
-# --- streams --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["Größe", "你好", "😀👍🏽"])

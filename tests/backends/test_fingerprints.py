@@ -206,9 +206,6 @@ def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None
             DecodeStream.restore(loaded, snapshot | {"tokenizer": wrong})
 
 
-# --- tiktoken -------------------------------------------------------------------------------------
-
-
 def test_an_encoding_that_is_given_has_the_fingerprint_of_its_file() -> None:
     made: Any = usual(tiktoken)
     assert TiktokenTokenizer(made._encoding).fingerprint == made.fingerprint

@@ -171,9 +171,6 @@ def test_an_unknown_way_of_splitting_is_warned_of_and_refused(tmp_path: Path) ->
         made(tmp_path, **BYTE_LEVEL | {"pre": "whitespace"})
 
 
-# --- what cannot be loaded ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -219,8 +216,6 @@ def test_damaged_files_raise_tokenizer_load_error(tmp_path: Path, data: st.DataO
         return
     assert isinstance(ours.decode(ours.sample_ids()), str)
 
-
-# --- real files -----------------------------------------------------------------------------------
 
 REAL = {path.parent.name: path for path in shared("gguf-*/*.gguf")}
 

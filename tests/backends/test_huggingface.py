@@ -65,9 +65,6 @@ def real_file(request: pytest.FixtureRequest) -> Path:
     return request.param  # type: ignore[no-any-return]
 
 
-# --- rules ----------------------------------------------------------------------------------------
-
-
 LOW = "\u2581"
 TO_SPACE = decoders.Replace(LOW, " ")
 FUSE = decoders.Fuse()
@@ -103,34 +100,10 @@ def test_a_chain_that_cannot_be_compiled(chain: list[decoders.Decoder]) -> None:
     assert rules_of(*chain) is None
 
 
-# --- skipping -------------------------------------------------------------------------------------
-
-
 def test_the_library_is_asked_which_tokens_it_skips_where_it_may_panic() -> None:
     tokenizer = wrapped("strip_stop")
     for token in ("<s>", "</s>", "<pad>"):
         assert tokenizer.is_skipped(tokenizer.token_to_id(token) or 0)
-
-
-# --- the fingerprint ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_the_fingerprint_is_the_same_however_it_was_loaded(name: str, tmp_path: Path) -> None:
-    tokenizer = ALL[name]()
-    fingerprint = wrapped(name).fingerprint
-    assert len(bytes.fromhex(fingerprint)) == 8
-    assert HuggingFaceTokenizer(tokenizer).fingerprint == fingerprint
-    if name in NO_JSON:
-        return
-    copy = pickle.loads(pickle.dumps(wrapped(name)))
-    assert (copy.fingerprint, copy.rules, copy.name) == (
-        *(fingerprint, wrapped(name).rules, wrapped(name).name),
-    )
-    text = tokenizer.to_str(pretty=True)
-    (tmp_path / "tokenizer.json").write_text(text, "utf-8")
-    assert HuggingFaceTokenizer(text).fingerprint == fingerprint
-    assert HuggingFaceTokenizer(tmp_path).fingerprint == fingerprint
 
 
 def test_the_fingerprint_does_not_change_with_releases() -> None:
@@ -141,9 +114,6 @@ def test_the_fingerprint_does_not_change_with_releases() -> None:
     assert HuggingFaceTokenizer(fallback).fingerprint == "01c51b989e160800"
 
 
-# --- samples --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_the_sample_has_the_ends_the_bytes_and_the_added_tokens(name: str) -> None:
     tokenizer, library = wrapped(name), ALL[name]()
@@ -152,9 +122,6 @@ def test_the_sample_has_the_ends_the_bytes_and_the_added_tokens(name: str) -> No
     assert sample == HuggingFaceTokenizer(library).sample_ids()
     assert {0, *library.get_added_tokens_decoder()} <= {*sample}
     assert library.get_vocab_size(with_added_tokens=False) - 1 in sample
-
-
-# --- the vocabulary -------------------------------------------------------------------------------
 
 
 def test_an_empty_tokenizer_and_one_with_a_large_id() -> None:
@@ -430,9 +397,6 @@ def test_other_parts_for_encoding_than_the_given_ones_are_rejected(
     monkeypatch.setattr(HuggingFaceTokenizer, "_as_added", lambda *_: [])
     with pytest.raises(TokenizerLibraryError, match="other added tokens"):
         HuggingFaceTokenizer(moving()).encode("a", special="text")
-
-
-# --- when the library fails -----------------------------------------------------------------------
 
 
 def test_an_error_of_a_decoder_written_in_python_is_reported() -> None:

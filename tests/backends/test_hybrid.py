@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import logging
 import os
@@ -62,9 +61,6 @@ hybrid = cache(lambda: HybridTokenizer(byte_level(), fast="now"))
 slow = cache(lambda: HuggingFaceTokenizer(byte_level()))
 
 
-# --- the same ids ---------------------------------------------------------------------------------
-
-
 @needs_fastokens
 @given(TEXTS, st.booleans(), st.sampled_from(["parse", "text"]))
 def test_ids_are_those_of_the_slow_encoder(text: str, add: bool, special: Special) -> None:
@@ -92,9 +88,6 @@ def test_ids_of_real_files_are_those_of_the_slow_encoder(path: Path) -> None:
             assert ours.encode(text, **options) == theirs.encode(text, **options)
 
     alike()
-
-
-# --- which one is asked for -----------------------------------------------------------------------
 
 
 @needs_fastokens
@@ -226,18 +219,6 @@ def test_the_guard_does_not_depend_on_the_probes(monkeypatch: pytest.MonkeyPatch
     for text in ("a\u180eb", "the"):
         assert tokenizer.encode(text) == slow().encode(text)
         assert tokenizer.encode_batch([text, "x"]) == slow().encode_batch([text, "x"])
-
-
-@needs_fastokens
-def test_a_short_text_gives_the_encoding_of_a_batch() -> None:
-    (batched,) = hybrid().encode_batch(["the quick Größe"])
-    alone = hybrid().encode("the quick Größe")
-    assert hash(alone) == hash(batched)
-    assert (bytes(alone), alone.ids, len(alone)) == (bytes(batched), batched.ids, len(batched))
-    for each in (alone, pickle.loads(pickle.dumps(alone))):
-        assert (each.text, each.special, each.add_special_tokens) == (batched.text, "parse", False)
-        assert [*each] == [*batched.ids]
-    assert type(alone.ids) is tuple
 
 
 @needs_fastokens
@@ -396,17 +377,3 @@ def test_an_error_to_start_a_thread_is_not_raised(
     assert "can't start new thread" in other.wait(0).reason
     assert "can't start new thread" in caplog.text
     assert other.encode("the") == slow().encode("the")
-
-
-# --- the file -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fast", ["off", "now"])
-def test_a_pickle_keeps_the_result_of_the_comparison(fast: FastMode) -> None:
-    tokenizer = HybridTokenizer(byte_level(), fast=fast)
-    for again in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
-        assert again.report.sha256 == tokenizer.report.sha256
-        assert again.encode("the Größe") == slow().encode("the Größe")
-        is_fast = HAS_FASTOKENS and fast != "off"
-        assert again.wait(60).active == ("fastokens" if is_fast else "huggingface")
-        assert again.fingerprint == tokenizer.fingerprint

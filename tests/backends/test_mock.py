@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from streamdec.protocols import (
     Joined,
     TextRules,
 )
-
-# --- eight words ----------------------------------------------------------------------------------
 
 
 def test_the_default_words_are_those_of_the_router() -> None:
@@ -80,9 +77,6 @@ def test_a_table_that_cannot_be_made_is_named(
         MockTokenizer.from_tokens(tokens, **options)
 
 
-# --- encoding -------------------------------------------------------------------------------------
-
-
 def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
     tokens = [b"a", b"ab", b"ab", b"\xc3", b"\xa9", b"", b"abc"]
     tokenizer = MockTokenizer.from_tokens(tokens, special_ids=[6])
@@ -91,22 +85,3 @@ def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
     assert tokenizer.encode("abaé").ids == (1, 0, 3, 4)
     with pytest.raises(ValueError, match=r"no token begins at byte 2: b'cab'"):
         tokenizer.encode("abcab")
-
-
-# --- the vocabulary -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "tokenizer",
-    [
-        MockTokenizer(),
-        MockTokenizer.from_tokens([b"\xe4", b"a"], [0], "byte_fallback"),
-        MockTokenizer.from_tokens([b"\xe4", b"a"], [0]),
-    ],
-)
-def test_pickling_keeps_everything(tokenizer: MockTokenizer) -> None:
-    tokenizer.decode([0, 1])
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy.fingerprint == tokenizer.fingerprint
-    assert copy.encode("a").ids == tokenizer.encode("a").ids
-    assert copy.decode([1, 0]) == tokenizer.decode([1, 0])

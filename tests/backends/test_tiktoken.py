@@ -46,9 +46,6 @@ OURS, THEIRS = small(), library()
 KNOWN = [*range(272), *SPECIAL.values()]
 
 
-# --- decoding -------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.sampled_from(KNOWN)))
 def test_decode_is_the_librarys(ids: list[int]) -> None:
     assert OURS.decode(ids, skip_special_tokens=False) == THEIRS.decode(ids)
@@ -280,9 +277,6 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
 def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str], tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json"):
         declaring(tmp_path, tokens)
-
-
-# --- by name --------------------------------------------------------------------------------------
 
 
 def test_nothing_is_downloaded_unless_it_is_allowed(

@@ -503,9 +503,6 @@ def test_the_clock_is_read_in_this_process(
         time.tzset()
 
 
-# --- the page -------------------------------------------------------------------------------------
-
-
 def test_the_page_states_the_limits_that_hold() -> None:
     page = (ROOT / "docs/how-to/render-chat-templates.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| `(\w+(?:\.\w+)?)` \| ([\d,.]+) \|", page, re.MULTILINE))

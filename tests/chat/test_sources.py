@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +74,6 @@ def test_text_that_looks_like_a_path_is_not_a_template(tmp_path: Path, text: str
         ChatTemplate.from_snapshot(tmp_path, chat_template=text)
 
 
-def test_special_tokens_that_are_given_come_before_those_of_files(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        config={"bos_token": "<s>", "eos_token": "</s>"},
-        jinja="{{ bos_token }}{{ eos_token }}",
-    )
-    template = ChatTemplate.from_snapshot(tmp_path, special_tokens={"bos_token": "B"})
-    assert template.render(USER) == "B</s>"
-
-
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ChatTemplateError, match="is not a folder"):
         ChatTemplate.from_snapshot(tmp_path / "nowhere")
@@ -117,30 +106,6 @@ def test_a_template_that_is_not_text_or_too_long_is_named(tmp_path: Path) -> Non
     path.write_text("x" * (2**20 + 1), encoding="utf-8")
     with pytest.raises(ChatTemplateError, match="more than 1048576"):
         ChatTemplate.from_snapshot(tmp_path)
-
-
-# --- special tokens -------------------------------------------------------------------------------
-
-
-# --- files that are none --------------------------------------------------------------------------
-
-
-def test_a_path_that_is_not_a_file_is_not_a_template(tmp_path: Path) -> None:
-    """Neither folders nor pipes, which would be waited for."""
-    write(tmp_path, config={"chat_template": "C"}, rag="R")
-    for name in ("chat_template.jinja", "additional_chat_templates/folder.jinja"):
-        (tmp_path / name).mkdir()
-    os.mkfifo(tmp_path / "additional_chat_templates/pipe.jinja")
-    found = sources.from_snapshot(tmp_path)
-    assert found is not None
-    assert found.templates == {"rag": "R"}
-
-
-def test_a_pointer_of_git_lfs_is_not_a_template(tmp_path: Path) -> None:
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 5\n"
-    write(tmp_path, jinja=pointer, config={"chat_template": "C"})
-    with pytest.raises(ChatTemplateError, match="a pointer of git-lfs"):
-        sources.from_snapshot(tmp_path)
 
 
 def test_a_broken_file_matters_only_if_none_comes_before_it(tmp_path: Path) -> None:

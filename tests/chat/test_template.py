@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -202,9 +202,6 @@ def test_a_request_can_only_add_variables(name: str) -> None:
     assert ChatTemplate("{{ a }}").render(USER, template_kwargs={"a": 1}) == "1"
 
 
-# --- arguments are not changed --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", cases.CONVERSATIONS)
 def test_arguments_are_not_changed(name: str, profile: str) -> None:
@@ -229,17 +226,6 @@ def test_messages_may_be_any_iterable_or_have_them() -> None:
     )
     for messages in (USER, tuple(USER), iter(USER), Conversation()):
         assert template.render(messages) == "Hi1"
-
-
-# --- the clock ------------------------------------------------------------------------------------
-
-
-def test_the_time_can_be_passed() -> None:
-    source = "{{ strftime_now('%H:%M') }}"
-    assert ChatTemplate(source, now=NOW).render(USER) == "14:07"
-    times = iter([NOW, NOW + timedelta(minutes=1)])
-    ticking = ChatTemplate(source, now=lambda: next(times))
-    assert [ticking.render(USER), ticking.render(USER)] == ["14:07", "14:08"]
 
 
 def test_the_time_is_the_local_one_if_none_is_given() -> None:
@@ -301,16 +287,10 @@ def test_a_template_can_be_sent_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(ChatTemplate("x", isolate=True))).isolate
 
 
-# --- in its own process ---------------------------------------------------------------------------
-
-
 def test_an_isolated_template_sees_plain_data() -> None:
     apart = ChatTemplate("{{ x }}{{ messages[0].role }}", isolate=True)
     message = cases.Message("user", "Hi")
     assert apart.render([message], x=cases.Opaque()) == "<Opaque>user"
-
-
-# --- without jinja2 -------------------------------------------------------------------------------
 
 
 def test_without_jinja2_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

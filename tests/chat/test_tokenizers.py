@@ -158,9 +158,6 @@ def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> N
     assert tokenizer.apply_chat_template(USER) == f"{special.bos_token}{special.eos_token}"
 
 
-# --- no template ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("format_", FORMATS)
 def test_without_a_template_one_can_be_given_for_each_rendering(
     format_: str, tmp_path: Path
@@ -188,17 +185,11 @@ def test_a_tokenizer_that_was_not_loaded_reports_it(tmp_path: Path) -> None:
             tokenizer.apply_chat_template(USER)
 
 
-# --- messages of OpenAI's clients -----------------------------------------------------------------
-
-
 def test_messages_of_openais_clients_are_made_what_the_template_takes(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{% for m in messages %}<{{ m.content }}>{% endfor %}")
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
     assert tokenizer.apply_chat_template(messages, openai=True) == "<a>"
     assert tokenizer.apply_chat_template(messages) == "<[{'type': 'text', 'text': 'a'}]>"
-
-
-# --- what loading reads ---------------------------------------------------------------------------
 
 
 LOADING = """

@@ -15,7 +15,6 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
-from streamdec.folders.folder_tokens import read_folder
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_json
 
@@ -175,24 +174,3 @@ def test_a_malformed_config_is_named(name: str, said: str, told: str, tmp_path: 
     with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
         load_tokenizer(tmp_path)
     assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260
-
-
-def test_the_config_declares_tokens_and_roles(tmp_path: Path) -> None:
-    tokens = {"7": special("<a>"), "9": special("<b>", special=False), "11": {"content": "<c>"}}
-    said: dict[str, Any] = {
-        "added_tokens_decoder": tokens,
-        "bos_token": "<a>",
-        "eos_token": {"content": "<c>"},
-        "mask_token": "<mask>",
-        "pad_token": None,
-        "auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]},
-    }
-    found = read_folder(with_config(tmp_path, **said))
-    by_id = {i: (token.content, token.special) for i, token in found.by_id().items()}
-    assert by_id == {7: ("<a>", True), 9: ("<b>", False), 11: ("<c>", True)}
-    assert found.roles == {"bos_token": "<a>", "eos_token": "<c>", "mask_token": "<mask>"}
-    assert (found.code, found.is_remote) == ("tokenization_x.XTokenizer", True)
-    for text in ("{}", '{"auto_map": 5}', '{"auto_map": {"AutoTokenizer": 5}, "bos_token": 5}'):
-        (tmp_path / "tokenizer_config.json").write_text(f"\ufeff{text}", "utf-8")
-        found = read_folder(tmp_path)
-        assert (found.by_id(), found.roles, found.code) == ({}, {}, "")

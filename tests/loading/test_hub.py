@@ -147,9 +147,6 @@ def test_a_name_that_cannot(name: str) -> None:
     assert not is_hub_id(name)
 
 
-# --- downloads ------------------------------------------------------------------------------------
-
-
 def test_only_what_is_allowed_is_downloaded_and_only_tokenizers(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

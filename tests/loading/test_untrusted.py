@@ -207,9 +207,6 @@ def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.Monk
     load_tokenizer(tmp_path, fast="off")
 
 
-# --- fastokens ------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(find_spec("fastokens") is None, reason="fastokens (extra fast)")
 def test_fastokens_is_built_in_the_child_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

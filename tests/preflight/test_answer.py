@@ -82,9 +82,6 @@ def test_without_rendering_the_answer_is_unknown(tmp_path: Path) -> None:
     )
 
 
-# --- the text -------------------------------------------------------------------------------------
-
-
 def test_infos_are_shown_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = str(control(CASES["PAD_EQUALS_EOS"]).write(tmp_path))
     plain = run(monkeypatch, "preflight", folder).out.splitlines()
@@ -125,9 +122,6 @@ def test_of_many_subfolders_the_first_are_read(
         inspect(tmp_path)
 
 
-# --- the models of the documentation --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "codes"),
     [
@@ -150,9 +144,6 @@ def test_each_example_has_the_mistake_of_its_model(
     if name != "kimi":
         tokenizer = load_tokenizer(tmp_path / name)
         assert tokenizer.decode(tokenizer.encode("hi").ids) == "hi"
-
-
-# --- what it learned ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,6 @@ from streamdec.preflight.preflight_report import RULES
 from tests.preflight.changes import CASES
 from tests.preflight.making import control, shared_snapshots
 
-# --- changes --------------------------------------------------------------------------------------
-
 NAMES = (
     *("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"),
     *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json"),
@@ -72,8 +70,6 @@ def corrupt(folder: Path, draw: random.Random) -> None:
     is_edited = draw.random() < 0.9
     path.write_bytes(EDIT(content, draw) if is_edited else draw.choice(BYTES))
 
-
-# --- the law --------------------------------------------------------------------------------------
 
 ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6")
 

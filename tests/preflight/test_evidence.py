@@ -244,8 +244,6 @@ def check(path: Path, report: Report) -> None:
                 assert CLAIMS[finding.code](folder, finding), str(finding)
 
 
-# --- drawn folders --------------------------------------------------------------------------------
-
 TEXTS = st.sampled_from((*SPECIAL, "<u>", "<tool>", "</s>", "a"))
 IDS = st.sampled_from((0, 97, 256, 257, 258, 259, 260, 261, 900, None, "x", [], [258], [256, 258]))
 ROLES = st.sampled_from(("eos_token", "bos_token", "pad_token", "image_token"))

@@ -96,16 +96,6 @@ def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path
         assert (finding.code, finding.severity) == ("EXTRA_SPECIAL_TOKENS_LIST", severity)
 
 
-def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) -> None:
-    """Qwen2Tokenizer takes the added tokens that the config declares, and no others."""
-    change = both(config(model_type="qwen2"), lambda parts: parts.decoder.pop("259"))
-    change = both(change, drop("pad_token"))
-    report = inspect(control(change).write(tmp_path), render=False)
-    [finding] = [f for f in report.findings if f.code == "ADDED_TOKEN_ID_NOT_HONOURED"]
-    assert finding.evidence[0].ids == {259: "<|pad|>"}
-    assert "Qwen2Tokenizer" in finding.evidence[0].note
-
-
 @pytest.mark.parametrize("entry", ["<|im_end|>", {"special": True}, {"content": ""}])
 def test_an_entry_that_is_not_a_token_is_a_finding(entry: Any, tmp_path: Path) -> None:
     change = both(lambda parts: parts.decoder.update({"270": entry}))
@@ -195,8 +185,6 @@ def test_a_token_that_is_called_special_is_checked_after_loading(
     assert ("EXTRA_SPECIAL_NOT_SKIPPED" in report.codes) == (is_printed and is_called_special)
     assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
 
-
-# --- the page -------------------------------------------------------------------------------------
 
 PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")
 

@@ -132,26 +132,6 @@ def test_the_beginnings_of_messages_are_found(
     assert openers(probes, {}) == {}
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
-def test_files_that_differ_are_reported_by_severity(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
-        parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
-        parts.others["chat_template.jinja"] = "another"
-        parts.own[2]["special"] = False
-
-    found = cross_ref_files(control(change).write(tmp_path))
-    assert [(finding.code, finding.severity) for finding in found] == [
-        ("SPECIAL_FLAG_DRIFT", "error"),
-        ("CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE", "warning"),
-        ("EOS_SOURCES_DISAGREE", "info"),
-        ("SPECIAL_TOKENS_MAP_STALE", "info"),
-    ]
-    assert {e.file for e in found[2].evidence} >= {"generation_config.json", "config.json"}
-
-
 # --- classes --------------------------------------------------------------------------------------
 
 
@@ -266,9 +246,6 @@ def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
         "hf_quant_config.json#quantization: modelopt quant_algo=FP8; "
         "config.json#text_config.quantization_config: awq"
     )
-
-
-# --- all of them ----------------------------------------------------------------------------------
 
 
 def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:

@@ -140,9 +140,6 @@ def test_without_jinja2_one_error_says_what_to_install(
             ask()
 
 
-# --- the variables of a template ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "constant", ["'a' * 1000000000", pytest.param("9 ** (9 ** 8)", marks=pytest.mark.thorough)]
 )
@@ -156,6 +153,3 @@ def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str
     finally:
         tracemalloc.stop()
     assert found.kept == {"b": 1} or "too much processor time" in found.refused["b"]
-
-
-# --- the environment ------------------------------------------------------------------------------

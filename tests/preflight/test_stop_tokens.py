@@ -110,19 +110,6 @@ def test_sglang_stops_on_texts_of_its_own_that_are_added_tokens(
     assert effective_stop_tokens(folder, engine).ids == ids
 
 
-def test_an_end_of_sequence_without_an_id_is_unresolved(tmp_path: Path) -> None:
-    parts = control()
-    parts.tokenizer = None
-    parts.say(eos_token="</s>")
-    folder = parts.write(tmp_path)
-    found = effective_stop_tokens(folder, "vllm")
-    assert found.ids == {258}
-    assert not found.resolved
-    assert [source.text for source in found.unresolved] == ["</s>"]
-    assert not found.unresolved[0].resolved
-    assert effective_stop_tokens(folder, "transformers").resolved
-
-
 @pytest.mark.parametrize("said", [{}, {"eos_token": None}])
 def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
     said: dict[str, None], tmp_path: Path

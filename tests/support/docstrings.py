@@ -32,8 +32,6 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# --- what is public -------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Member:
@@ -175,9 +173,6 @@ def _attribute_docstrings(path: str) -> dict[str, str]:
     return {each.name.rpartition(".")[2]: each.text for each in found}
 
 
-# --- what is raised -------------------------------------------------------------------------------
-
-
 def raised_by(member: Member) -> set[str]:
     """The exceptions that ``raise`` statements of a function name, except those in a ``try`` block.
 
@@ -214,9 +209,6 @@ def _raises(nodes: list[Any]) -> Iterator[str]:
             if name.endswith("Error") and name != "NotImplementedError":
                 yield name
         yield from _raises(list(ast.iter_child_nodes(node)))
-
-
-# --- their texts ----------------------------------------------------------------------------------
 
 
 def says(member: Member, word: str) -> bool:

@@ -272,8 +272,6 @@ def _written(value: int) -> bytes:
     return bytes([*out, value])
 
 
-# --- one of each ----------------------------------------------------------------------------------
-
 SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 """The encoding of the rank file."""
 FORMATS: dict[str, tuple[str, Callable[[], bytes]]] = {

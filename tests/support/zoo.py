@@ -55,9 +55,6 @@ SPECIAL = [
 ADDED = ["<think>", "ü", "Ãļ", "   ", "\u2581<fim>", "<0xF0>", "é<", "\u2581\u2581\u2581"]
 
 
-# --- building -------------------------------------------------------------------------------------
-
-
 def _vocabulary(pieces: Sequence[str]) -> dict[str, int]:
     """Ids in the order of the pieces, with some holes between them.
 
@@ -164,9 +161,6 @@ def no_longer_special() -> Tokenizer:
     tokenizer = _tokenizer([FUSE])
     tokenizer.add_tokens([AddedToken("<s>", special=False, normalized=False)])
     return tokenizer
-
-
-# --- all of them ----------------------------------------------------------------------------------
 
 
 class _Upper:
