@@ -109,6 +109,7 @@ def test_a_name_of_gguf_is_in_the_filed_state(name: str, tmp_path: Path) -> None
             tokenizer.encode("he")
         return
     assert tokenizer.encode("he").ids == (1,)
+    assert tokenizer.encodes == "yes"
     if name in CUTTING:
         assert tokenizer.decode(tokenizer.encode(TEXT).ids) == TEXT
 
