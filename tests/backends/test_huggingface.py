@@ -25,9 +25,7 @@ from streamdec.errors import (
     TokenizerLibraryError,
     TokenizerLoadError,
 )
-from streamdec.protocols import (
-    TextRules,
-)
+from streamdec.protocols import TextRules
 from streamdec.tokenizers.tokenizer_report import FastMode
 from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
 

@@ -21,11 +21,7 @@ from streamdec.backends import hybrid as hybrid_module
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
 from streamdec.encoding import Special
-from streamdec.errors import (
-    MissingExtraError,
-    TokenizerLibraryError,
-    TokenizerLoadError,
-)
+from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.tokenizers.tokenizer_report import FastMode
@@ -326,11 +322,7 @@ def test_loading_and_a_short_text_do_not_import_fastokens() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        check=True,
-        cwd=ROOT,
-        env=environment,
+        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT, env=environment
     )
     assert (done.stdout, done.stderr) == (b"False\n", b"")
 

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from streamdec.backends.mock import MockTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.protocols import (
-    ByteFallback,
-    ByteLevel,
-    Joined,
-    TextRules,
-)
+from streamdec.protocols import ByteFallback, ByteLevel, Joined, TextRules
 
 
 def test_the_default_words_are_those_of_the_router() -> None:

@@ -14,10 +14,7 @@ from streamdec.backends import rank_files
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLoadError,
-)
+from streamdec.errors import EncodeError, TokenizerLoadError
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
@@ -203,11 +200,7 @@ def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
     [
         (rank_file(), "none", "no encoding 'none'; known: whole, edit"),
         (rank_file(), "other", "not the rank file of other: it is the file of whole"),
-        (
-            rank_file({b"a": 0}),
-            "other",
-            r"of other: it is of SHA-256 [0-9a-f]{16}",
-        ),
+        (rank_file({b"a": 0}), "other", r"of other: it is of SHA-256 [0-9a-f]{16}"),
         (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
         (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),

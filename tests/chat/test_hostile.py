@@ -26,11 +26,7 @@ from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildPool, Rendering, render_isolated
-from streamdec.chat.rendering import (
-    compile_template,
-    parse_template,
-    render_compiled,
-)
+from streamdec.chat.rendering import compile_template, parse_template, render_compiled
 from streamdec.children import child as processes
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError

@@ -21,12 +21,7 @@ import pytest
 
 from streamdec import chat, load_tokenizer
 from streamdec.chat.template import ChatTemplate
-from streamdec.errors import (
-    ChatTemplateError,
-    MissingExtraError,
-    StreamdecError,
-    StreamdecWarning,
-)
+from streamdec.errors import ChatTemplateError, MissingExtraError, StreamdecError, StreamdecWarning
 from tests.chat import cases
 
 USER = [{"role": "user", "content": "Hi"}]

@@ -89,9 +89,7 @@ def test_the_changes_are_reported(tmp_path: Path) -> None:
     a = tokenizer.token_to_id("a")
     assert a is not None
     assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges(
-        files=("tokenizer_config.json",),
-        changed={a: "a", 258: "<model>"},
-        appended={260: "<tool>"},
+        files=("tokenizer_config.json",), changed={a: "a", 258: "<model>"}, appended={260: "<tool>"}
     )
     assert tokenizer.decode([a, 258, 260]) == ""
 

@@ -17,22 +17,12 @@ from streamdec.backends import rank_files
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import (
-    MissingExtraError,
-    StreamdecWarning,
-    TokenizerLoadError,
-)
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.support.files import (
-    SMALL,
-    rank_file,
-    shared_folders,
-    tekken,
-    write_json,
-)
+from tests.support.files import SMALL, rank_file, shared_folders, tekken, write_json
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from tests.preflight.changes import (
     both,
     config,
     drop,
+    ending,
     entry,
     own,
     say,
     template,
 )
-from tests.preflight.making import CHATML, control
+from tests.preflight.making import CHATML, Parts, control
 from tests.preflight.test_evidence import check
 from tests.support.pages import Page
 
@@ -115,36 +117,44 @@ def test_a_failed_child_process_is_not_a_finding_about_the_template(
     assert "temporarily unavailable" in finding.evidence[0].note
 
 
-def test_a_named_template_is_rendered_too(tmp_path: Path) -> None:
-    hostile = CHATML + "{{ 'a' * 4000000000 }}"
-    listed = [{"name": "default", "template": CHATML}, {"name": "rag", "template": hostile}]
-    report = inspect(control(say(chat_template=listed)).write(tmp_path))
-    [finding] = [f for f in report.findings if f.severity == "error"]
-    assert finding.code == "CHAT_TEMPLATE_RESOURCE_LIMIT"
-    assert finding.evidence[0].pointer == "/chat_template/1/template"
+APPENDING = (  # Kimi K2's own template appends to a list where a tool is called
+    "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
+    "{% set _ = seen.append(m) %}{% endif %}{% endfor %}"
+)
+NAMED = [
+    {"name": "default", "template": CHATML},
+    {"name": "rag", "template": CHATML + "{{ 'a' * 4000000000 }}"},
+]
+CALLS_ALONE = "{% for m in messages %}{% if m.tool_calls %}{{ m.content }}{% endif %}{% endfor %}"
 
 
-def test_a_fault_in_some_conversations_names_one_of_them(tmp_path: Path) -> None:
-    """Kimi K2's own template appends to a list where a tool is called."""
-    text = CHATML + (
-        "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
-        "{% set _ = seen.append(m) %}{% endif %}{% endfor %}"
-    )
-    report = inspect(control(template(text)).write(tmp_path))
-    [finding] = [f for f in report.findings if f.severity == "error"]
-    assert finding.code == "CHAT_TEMPLATE_SANDBOX_VIOLATION"
-    assert finding.evidence[0].note.startswith("a call of a tool, ")
-    assert finding.evidence[0].line == 1
-
-
-@pytest.mark.parametrize("content", ["none", "call_none"])
-def test_null_content_is_tried_with_and_without_a_call(content: str, tmp_path: Path) -> None:
-    """What OpenAI's API gives for a message that only calls tools has null content."""
-    only_calls = "{% if m.tool_calls %}{{ m.content }}{% endif %}"
-    leak = "{{ m.content }}" if content == "none" else only_calls
-    text = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
-    report = inspect(control(template(text)).write(tmp_path))
-    assert "CHAT_TEMPLATE_NONE_CONTENT_LEAK" in report.codes
+@pytest.mark.parametrize(
+    ("change", "code", "pointer", "note"),
+    [
+        (say(chat_template=NAMED), "CHAT_TEMPLATE_RESOURCE_LIMIT", "/chat_template/1/template", ""),
+        (
+            ending(APPENDING),
+            "CHAT_TEMPLATE_SANDBOX_VIOLATION",
+            "/chat_template",
+            "a call of a tool, ",
+        ),
+        # What OpenAI's API gives for a message that only calls tools has null content.
+        (
+            template(CALLS_ALONE + "{{ add_generation_prompt }}"),
+            "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
+            "/chat_template",
+            "",
+        ),
+    ],
+)
+def test_the_place_of_a_fault_in_a_template(
+    change: Callable[[Parts], object], code: str, pointer: str, note: str, tmp_path: Path
+) -> None:
+    report = inspect(control(change).write(tmp_path))
+    [finding] = [f for f in report.findings if f.code == code]
+    assert finding.evidence[0].pointer == pointer
+    assert finding.evidence[0].note.startswith(note)
+    assert {f.code for f in report.at_least("error")} <= {code}
 
 
 def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:

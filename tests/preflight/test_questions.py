@@ -20,22 +20,8 @@ from streamdec.preflight import (
     version_gate_tokenizer_class,
 )
 from streamdec.preflight.turns import openers, probe
-from tests.preflight.changes import (
-    both,
-    config,
-    entry,
-    file,
-    flag,
-    generation,
-    own,
-    say,
-    template,
-)
-from tests.preflight.making import (
-    SHARED,
-    control,
-    shared_snapshots,
-)
+from tests.preflight.changes import both, config, entry, file, flag, generation, own, say, template
+from tests.preflight.making import SHARED, control, shared_snapshots
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamdec.preflight.turns import (
-    ANSWER,
-    FIRST,
-    QUESTION,
-    Probes,
-    find_turns,
-    probe,
-)
+from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
 from tests.preflight.making import CHATML
 
 MARKERS = {"<|im": 5, "<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "": 6}

@@ -218,11 +218,7 @@ WITHOUT_BYTES: dict[str, Decoding] = {
     # The first piece keeps its space.
     "metaspace_never": decoders.Metaspace(prepend_scheme="never"),
     # Another letter stands for the space; Fuse and Strip follow.
-    "metaspace_underscore": [
-        decoders.Metaspace(replacement="_"),
-        FUSE,
-        decoders.Strip("x", 1, 0),
-    ],
+    "metaspace_underscore": [decoders.Metaspace(replacement="_"), FUSE, decoders.Strip("x", 1, 0)],
     "wordpiece": decoders.WordPiece(),
     "wordpiece_plain": decoders.WordPiece(prefix="_", cleanup=False),
     "wordpiece_strip": [decoders.WordPiece(), FUSE, decoders.Strip(" ", 3, 0)],
@@ -246,10 +242,7 @@ WITHOUT_BYTES: dict[str, Decoding] = {
         *(decoders.Replace(".", "!"), SPACES),
     ],
     # Each piece loses its leading spaces, and the text its first letter.
-    "strip_in_pieces": [
-        *(SPACES, decoders.Strip(" ", 2, 0), FUSE),
-        decoders.Strip("l", 1, 0),
-    ],
+    "strip_in_pieces": [*(SPACES, decoders.Strip(" ", 2, 0), FUSE), decoders.Strip("l", 1, 0)],
     # Literal replaces of the whole text that feed one another.
     "replaces_after_fuse": [
         *(FUSE, decoders.Replace("xx", "x"), decoders.Replace("x\u2581", "<")),

@@ -6,10 +6,7 @@ import pytest
 
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import Joined, TextRules
-from streamdec.tokenizers._common import (
-    fingerprint_of,
-    guarded,
-)
+from streamdec.tokenizers._common import fingerprint_of, guarded
 
 
 class Panic(BaseException):
