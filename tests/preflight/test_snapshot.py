@@ -107,3 +107,14 @@ def test_nan_and_infinity_are_json_for_python(tmp_path: Path) -> None:
     text = '{"model_type": "llama", "eos_token_id": 258, "x": NaN, "y": -Infinity}'
     (folder / "config.json").write_text(text)
     assert inspect(folder, render=False).codes == set()
+
+
+def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
+    deep = "[" * 300 + "]" * 300
+    folder = control().write(tmp_path)
+    text = f'{{"eos_token_id": {deep}, "stop_strings": {deep}, "bos_token_id": [{deep}]}}'
+    (folder / "generation_config.json").write_text(text)
+    report = inspect(folder, render=False)
+    assert {"EOS_ID_UNKNOWN", "GENERATION_STOP_STRINGS_IGNORED"} <= report.codes
+    values = [e.value for f in report.findings for e in f.evidence if e.file.startswith("gen")]
+    assert "a list of 1" in values
