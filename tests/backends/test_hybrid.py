@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,13 +24,13 @@ from streamdec.errors import MissingExtraError, TokenizerLibraryError, Tokenizer
 from streamdec.fastpath import _probes
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.tokenizers.tokenizer_report import FastMode
+from tests.support.pages import printed_by
 from tests.support.zoo import ZOO, shared_tokenizers
 
 NO_FASTOKENS = "fastokens (extra fast, which the extra test installs) is not there"
 HAS_FASTOKENS = find_spec("fastokens") is not None
 needs_fastokens = pytest.mark.skipif(not HAS_FASTOKENS, reason=NO_FASTOKENS)
 
-ROOT = Path(__file__).resolve().parents[2]
 PIECES = ["the", " quick", "Größe", "你好", "😀👍🏽", "\n\t", "don't", "<eos>", "<e", "<think>"]
 PIECES += ["  ", "12345", "\u180e", "'re", "e\u0301", "\x00", "ü", "\u2460", "<|im_end|>", "</s>"]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=20).map("".join)
@@ -320,11 +319,24 @@ def test_loading_and_a_short_text_do_not_import_fastokens() -> None:
         "load_tokenizer('demo').encode('the quick')\n"
         "print('fastokens' in sys.modules)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT, env=environment
-    )
-    assert (done.stdout, done.stderr) == (b"False\n", b"")
+    assert printed_by(program) == ["False"]
+
+
+ENDING = """
+import threading
+from streamdec.backends import hybrid
+from streamdec.fastpath import _fastokens, _probes
+probes = _probes.probes_of
+def slowly(tokenizer):
+    threading.main_thread().join()
+    return probes(tokenizer)
+def compared(*_, **__):
+    print('it continues')
+_probes.probes_of = slowly
+_fastokens.FastEncoder.ids = compared
+hybrid.WORTH = 1
+print(hybrid.HybridTokenizer({path!r}).encode('the').ids)
+"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
@@ -332,26 +344,7 @@ def test_loading_and_a_short_text_do_not_import_fastokens() -> None:
 def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None:
     """Its thread is not a daemon: one that is killed inside a library would abort the process."""
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
-    program = (
-        "import sys, time, threading\n"
-        "from streamdec.backends import hybrid\n"
-        "from streamdec.fastpath import _fastokens, _probes\n"
-        "probes = _probes.probes_of\n"
-        "def slowly(tokenizer):\n"
-        "    threading.main_thread().join()\n"
-        "    return probes(tokenizer)\n"
-        "def compared(*_, **__):\n"
-        "    print('it continues')\n"
-        "_probes.probes_of = slowly\n"
-        "_fastokens.FastEncoder.ids = compared\n"
-        "hybrid.WORTH = 1\n"
-        "tokenizer = hybrid.HybridTokenizer(sys.argv[1])\n"
-        "print(tokenizer.encode('the').ids)\n"
-    )
-    arguments = [sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(arguments, capture_output=True, timeout=60, check=True, cwd=ROOT)
-    assert done.stdout.decode().strip() == str(slow().encode("the").ids)
-    assert done.stderr == b""
+    assert printed_by(ENDING.format(path=str(tmp_path))) == [str(slow().encode("the").ids)]
 
 
 @needs_fastokens

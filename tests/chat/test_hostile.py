@@ -31,9 +31,9 @@ from streamdec.children import child as processes
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
+from tests.support.pages import ROOT, printed_by
 from tests.support.processes import unharmed
 
-ROOT = Path(__file__).resolve().parents[2]
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 CONTEXT: dict[str, Any] = {"messages": MESSAGES, "tools": None}
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
@@ -397,16 +397,11 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_program_ends_quietly_with_children_of_the_common_pool() -> None:
-    program = """
-import warnings
-warnings.simplefilter("error")
-from streamdec.chat.isolated import render_isolated
-print(render_isolated("a", {}, profile="classic")[0])
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    program = (
+        "from streamdec.chat.isolated import render_isolated\n"
+        "print(render_isolated('a', {}, profile='classic')[0])\n"
     )
-    assert (run.stdout, run.stderr, run.returncode) == ("a\n", "", 0)
+    assert printed_by(program) == ["a"]
 
 
 def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.chat import cases
 from tests.support.files import FORMATS, small_gguf, write_format
 from tests.support.pages import DEMO as DEMO_FOLDER
+from tests.support.pages import printed_by
 
 pytest.importorskip("tiktoken")
 pytest.importorskip("sentencepiece")
@@ -204,10 +203,4 @@ print(tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}]))
 def test_loading_needs_no_jinja2_and_reads_no_template(tmp_path: Path) -> None:
     shutil.copy(DEMO, tmp_path / "tokenizer.json")
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-c", LOADING.format(path=str(tmp_path))],
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-    )
-    assert run.stdout.splitlines() == ["[]", "T"]
+    assert printed_by(LOADING.format(path=str(tmp_path))) == ["[]", "T"]
