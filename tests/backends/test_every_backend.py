@@ -6,13 +6,11 @@ import json
 import pickle
 import random
 import re
-import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from tokenizers import Regex, normalizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream
-from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
@@ -35,17 +32,10 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 from tests import test_laws
-from tests.support.files import rank_file, sentencepiece, shared_folders, small_gguf, tekken
+from tests.support.files import gguf_tokenizer, rank_file, sentencepiece, shared_folders, tekken
 from tests.support.zoo import ZOO
 
 LETTERS = [bytes([byte]) for byte in range(256)]
-
-
-def gguf(**changes: Any) -> GGUFTokenizer:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "small.gguf"
-        path.write_bytes(small_gguf(**changes))
-        return GGUFTokenizer(path)
 
 
 def byte_level() -> str:
@@ -66,7 +56,7 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "sentencepiece": lambda: SentencePieceTokenizer(
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
-    "gguf": gguf,
+    "gguf": gguf_tokenizer,
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,14 +12,13 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, MockTokenizer, SnapshotError
-from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule, Tokenizer
 from streamdec.tokenizers import EncodingSpec
-from tests.support.files import model_proto, rank_file, small_gguf
+from tests.support.files import gguf_tokenizer, model_proto, rank_file
 
 BYTES = [bytes([byte]) for byte in range(256)]
 SIZE = 3000
@@ -84,10 +81,7 @@ def mock(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
 def gguf(tokens: Sequence[str], special: Collection[int], **changes: Any) -> Tokenizer:
     types = [3 if i in special else 1 for i in range(len(tokens))]
     facts = {"tokens": [*tokens], "token_type": types, "scores": [0.0] * len(tokens)}
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "file.gguf")
-        path.write_bytes(small_gguf(**facts, **changes))
-        return GGUFTokenizer(path)
+    return gguf_tokenizer(**facts, **changes)
 
 
 MAKERS = [huggingface, hybrid, small_object, tiktoken, sentencepiece, mock, gguf]

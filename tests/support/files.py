@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "SHARED",
     "SMALL",
     "gguf",
+    "gguf_tokenizer",
     "is_shared",
     "model_proto",
     "rank_file",
@@ -211,6 +213,14 @@ def small_gguf(templates: Mapping[str, str] | None = None, **changes: Any) -> by
     named = [(f"tokenizer.ggml.{key}", value) for key, value in known.items()]
     named += (templates or {}).items()
     return gguf([("general.architecture", "llama"), *named, ("other", [1, 2, 3])])
+
+
+def gguf_tokenizer(**changes: Any) -> GGUFTokenizer:
+    """The tokenizer of :func:`small_gguf`."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "file.gguf")
+        path.write_bytes(small_gguf(**changes))
+        return GGUFTokenizer(path)
 
 
 # --- SentencePiece --------------------------------------------------------------------------------
