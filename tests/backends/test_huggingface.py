@@ -16,8 +16,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.core.decode_options import Options
-from streamdec.core.rules.compile import compile_rule
 from streamdec.encoding import Special, SpecialTokens
 from streamdec.errors import (
     EncodeError,
@@ -305,27 +303,6 @@ def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) ->
     assert HuggingFaceTokenizer(bare).special_tokens == known
     copy = pickle.loads(pickle.dumps(HuggingFaceTokenizer(bare)))
     assert copy.special_tokens == known
-
-
-@pytest.mark.parametrize("name", ["byte_level_trained", "byte_fallback", "wordpiece", "bpe_suffix"])
-def test_the_bytes_of_a_token_are_what_it_gives_in_the_middle(name: str) -> None:
-    if name not in ALL:
-        pytest.skip("no such tokenizer")
-    tokenizer = wrapped(name)
-    assert tokenizer.rules is not None
-    machine = compile_rule(tokenizer, tokenizer.rules, Options(skip_special_tokens=False))
-    middle = next(i for i in range(tokenizer.vocab_size) if tokenizer.piece(i) == "x")
-    x = machine.elements[middle]
-    for token_id in range(tokenizer.vocab_size):
-        if tokenizer.piece(token_id) is None:
-            assert tokenizer.token_bytes(token_id) is None
-            continue
-        _, state = machine.advance(machine.start, x)
-        before = machine.advance(state, x)[0]
-        whole, state = machine.advance(state, machine.elements[token_id])
-        data = tokenizer.token_bytes(token_id)
-        assert data is not None
-        assert data in whole + machine.advance(state, x)[0] + before
 
 
 # --- opening --------------------------------------------------------------------------------------

@@ -69,18 +69,6 @@ def test_each_value_becomes_plain_data(value: Any, expected: Any) -> None:
     assert repr(plain(value)) == repr(expected)  # 1, 1.0 and True are equal
 
 
-@pytest.mark.parametrize("profile", ["classic", "hardened"])
-def test_messages_may_be_models(profile: str) -> None:
-    template = ChatTemplate(
-        "{% for m in messages %}<{{ m.role }}>{{ m['content'] }}{% endfor %}", profile=profile
-    )
-    messages = [Model(role="user", content="Hi"), Model(role="assistant", content="It is")]
-    assert template.render(messages) == "<user>Hi<assistant>It is"
-    left_open = template.render(messages, continue_final_message=True)
-    assert left_open == "<user>Hi<assistant>It is"
-    assert vars(messages[-1]) == {"role": "assistant", "content": "It is"}
-
-
 def test_only_hardened_hides_what_objects_can_do() -> None:
     class Dangerous:
         def delete(self) -> str:

@@ -212,17 +212,6 @@ def test_arguments_are_not_changed(name: str, profile: str) -> None:
     assert (messages, options) == before
 
 
-def test_messages_may_be_any_iterable_or_have_them() -> None:
-    class Conversation:
-        messages = USER
-
-    template = ChatTemplate(
-        "{% for m in messages %}{{ m.content }}{% endfor %}{{ messages | length }}"
-    )
-    for messages in (USER, tuple(USER), iter(USER), Conversation()):
-        assert template.render(messages) == "Hi1"
-
-
 def test_the_time_is_the_local_one_if_none_is_given() -> None:
     before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - as templates get it
     told = ChatTemplate("{{ strftime_now('%Y-%m-%dT%H:%M:%S') }}").render(USER)

@@ -17,7 +17,6 @@ from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.chat import cases
 from tests.support.files import FORMATS, small_gguf, write_format
 from tests.support.pages import DEMO as DEMO_FOLDER
 from tests.support.pages import printed_by
@@ -48,23 +47,6 @@ def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
     assert ids == list(tokenizer.encode(text, add_special_tokens=False))
     assert tokenizer.decode(ids, skip_special_tokens=False).strip() == text
     assert pickle.loads(pickle.dumps(tokenizer)).apply_chat_template(USER) == text
-
-
-def test_the_options_are_those_of_render(tmp_path: Path) -> None:
-    (tmp_path / "chat_template.jinja").write_text(
-        "{{ tools | length }}{{ documents[0].title }}{{ add_generation_prompt }}{{ x }}",
-        encoding="utf-8",
-    )
-    tokenizer = load(tmp_path)
-    options: dict[str, Any] = {
-        "tools": [cases.WEATHER],
-        "documents": [{"title": "T"}],
-        "add_generation_prompt": True,
-        "x": 7,
-    }
-    assert tokenizer.apply_chat_template(USER, **options) == "1TTrue7"
-    literal = tokenizer.apply_chat_template(USER, chat_template="L{{ x }}", x=1)
-    assert literal == "L1"
 
 
 def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path: Path) -> None:
@@ -148,13 +130,6 @@ def test_a_gguf_file_carries_its_template_and_its_tokens(tmp_path: Path) -> None
     assert tokenizer.apply_chat_template(USER) == f"{bos}<user>hello world{eos}"
     assert tokenizer.apply_chat_template(USER, tools=[]) == "T"
     assert str(path) in str(tokenizer.get_chat_template().origin)
-
-
-def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, "sentencepiece", chat_template="{{ bos_token }}{{ eos_token }}")
-    special = tokenizer.special_tokens
-    assert special.bos_token == "<s>"
-    assert tokenizer.apply_chat_template(USER) == f"{special.bos_token}{special.eos_token}"
 
 
 @pytest.mark.parametrize("format_", FORMATS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ LAST = max(VOCAB, key=VOCAB.__getitem__)
 MERGES = [" ".join(pair) for pair in JSON["model"]["merges"]]
 ROLES = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 ADDED = {text: SIZE + i for i, text in enumerate(("<s>", "</s>", "<pad>"))}
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def healthy(folder: Path, **config: Any) -> Path:
@@ -174,18 +172,3 @@ def test_other_formats_are_compared_too(tmp_path: Path) -> None:
         write_json(folder / "added_tokens.json", {text: 2})
         with pytest.warns(StreamdecWarning, match=r"contradict it: added_tokens\.json has id 2"):
             load_tokenizer(folder, fast="off")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["qwen3", "gpt2", "phi-2", "mistral-7b-v0.1", "kimi-k2"])
-def test_real_folders_agree(name: str, tmp_path: Path) -> None:
-    folder = SHARED / "tokenizers" / name
-    if not folder.is_dir():
-        pytest.skip("the folder of real tokenizers is not here")
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    if (tmp_path / "tokenizer.json").exists():
-        model = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))["model"]
-        write_json(tmp_path / "vocab.json", model["vocab"])
-        pairs = (p if isinstance(p, str) else " ".join(p) for p in model["merges"])
-        lines(tmp_path, "merges.txt", ["#version: 0.2", *pairs])
-    load_tokenizer(tmp_path, fast="off")

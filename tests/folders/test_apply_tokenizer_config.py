@@ -106,18 +106,6 @@ def test_tokens_that_a_class_loses_are_reported(tmp_path: Path) -> None:
         assert changes.lost == lost
 
 
-def test_ids_of_remote_code_are_not_guessed(tmp_path: Path) -> None:
-    """A role without an id stays without one; a declared id beyond the vocabulary is kept."""
-    code = {"auto_map": {"AutoTokenizer": ["x.Tokenizer", None]}}
-    tokens = {"260": special("<other>")}
-    folder = with_config(tmp_path, added_tokens_decoder=tokens, eos_token="<nowhere>", **code)
-    tokenizer = load_tokenizer(folder, fast="off")
-    assert tokenizer.token_to_id("<other>") == 260
-    assert tokenizer.token_to_id("<nowhere>") is None
-    assert tokenizer.special_tokens.eos_token is None
-    assert load_tokenizer(folder, apply_tokenizer_config=True).token_to_id("<nowhere>") == 261
-
-
 @pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
 def test_a_folder_has_files_beside_and_a_file_or_a_text_has_none(load: Any, tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})

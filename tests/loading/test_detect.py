@@ -164,13 +164,3 @@ def test_a_missing_path_is_named(name: str, tmp_path: Path) -> None:
         detect_format(tmp_path / name)
     assert str(caught.value).startswith(repr(str(tmp_path))[:-1])
     assert len(str(caught.value)) < 600
-
-
-def test_a_class_of_transformers_is_for_a_folder_without_another_format(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").touch()
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}', "utf-8")
-    detected = detect_format(tmp_path)
-    assert (detected.format, detected.path) == ("transformers", tmp_path)
-    assert detected.description == "a folder of the class BertTokenizer"
-    (tmp_path / "tokenizer.json").write_text('{"model": {}}', "utf-8")
-    assert detect_format(tmp_path).format == "huggingface"

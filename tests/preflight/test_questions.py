@@ -21,7 +21,7 @@ from streamdec.preflight import (
 )
 from streamdec.preflight.turns import openers, probe
 from tests.preflight.changes import both, config, entry, file, flag, generation, own, say, template
-from tests.preflight.making import SHARED, control, shared_snapshots
+from tests.preflight.making import control, shared_snapshots
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 
@@ -242,9 +242,3 @@ def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
         ):
             with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
                 ask(path)
-
-
-@pytest.mark.skipif(not (SHARED / "glm-5").exists(), reason="the shared snapshots are not at hand")
-def test_the_real_glm() -> None:
-    found = [(m.id, m.content) for m in is_turn_marker_eos(SHARED / "glm-5")]
-    assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]

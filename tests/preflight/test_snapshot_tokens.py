@@ -48,27 +48,6 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     } == entry["loaded"]
 
 
-def test_a_role_of_the_class_names_the_class(tmp_path: Path) -> None:
-    parts = control()
-    parts.config = {"model_type": "qwen2"}
-    assert parts.tokenizer_config is not None
-    del parts.tokenizer_config["eos_token"]
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    role = tokens.roles["eos_token"]
-    assert (role.text, role.source, role.pointer) == ("<|endoftext|>", "class Qwen2Tokenizer", "")
-
-
-def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> None:
-    parts = control()
-    parts.tokenizer = None
-    parts.tokenizer_config = {"eos_token": "<e>"}
-    parts.others["added_tokens.json"] = {"<e>": 77, "": 3, "<bad>": -1}
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    assert tokens.added == {77: ("<e>", True)}
-    parts.say(added_tokens_decoder={"5": added("<f>")})
-    assert Tokens(Snapshot(parts.write(tmp_path))).added == {5: ("<f>", True)}
-
-
 texts = st.sampled_from(["a", "é", "<x>", "<y>", "<z>", "<|im_end|>", "<|pad|>", ""])
 # Of several with one text in one call tokenizers 0.22 takes the first, later ones the last.
 DOUBLES = tuple(map(int, tokenizers.__version__.split(".")[:2])) >= (0, 23)
