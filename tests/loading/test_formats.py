@@ -18,22 +18,14 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
-from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.support.files import SMALL, rank_file, shared_folders, tekken, write_json
+from tests.support.files import FORMATS, SMALL, rank_file, tekken, write_format, write_json
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
 
 pytest.importorskip("tiktoken")
-
-FOLDERS = shared_folders()
-OF_EACH_FORMAT = [
-    path
-    for path in FOLDERS
-    if path.name in {"gpt2", "kimi-k2", "mistral-7b-sp-v1", "mistral-nemo-tekken", "gguf-bert-bge"}
-]
 
 
 def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> None:
@@ -59,24 +51,21 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_wish_from_outside")
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in OF_EACH_FORMAT])
-def test_a_real_tokenizer_has_a_report(folder: Path) -> None:
-    tokenizer = load_tokenizer(folder, fast="off", apply_tokenizer_config=False)
-    found = detect_format(folder)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_has_a_report(format_: str, tmp_path: Path) -> None:
+    path, options = write_format(tmp_path, format_)
+    tokenizer = load_tokenizer(path, fast="off", **options)
     report = tokenizer.report
     assert route_of(tokenizer) == "bytes"
     assert isinstance(tokenizer, LoadedTokenizer)
-    assert (report.format, report.requested) == (found.format, "off")
-    assert report.requested_by == "argument"
+    assert (report.format, report.requested, report.requested_by) == (format_, "off", "argument")
     assert report.versions.keys() >= {"python", "tokenizers"}
     assert sum(report.seconds.values()) > 0
-    if found.format == "gguf":
+    if format_ == "gguf":
         assert report.sha256 is None
     else:
-        assert report.sha256 == hashlib.sha256(found.path.read_bytes()).hexdigest()
-    if found.format != "gguf":
-        assert report.active == ACTIVE.get(found.format, "huggingface")
+        assert report.active == ACTIVE.get(format_, "huggingface")
+        assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_an_unknown_mode_is_the_same_for_all(

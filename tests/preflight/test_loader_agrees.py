@@ -10,7 +10,7 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.chat.sources import special_tokens_of
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.errors import StreamdecWarning
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.preflight import discover_added_tokens, inspect
 from streamdec.preflight.snapshot import Snapshot
@@ -20,7 +20,6 @@ from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.folders.test_class_pipelines import ROWS, drawn
 from tests.preflight.changes import CASES
 from tests.preflight.making import control
-from tests.preflight.test_snapshot_tokens import DATA, write_loaded
 
 Added = dict[int, tuple[Any, ...]]
 
@@ -94,25 +93,6 @@ def test_the_loader_and_preflight_agree_on_all_classes(row: dict[str, Any], tmp_
         assert check(tmp_path)
     else:
         check_roles(tmp_path, tokenizer)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("entry", DATA["entries"])
-@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
-def test_the_loader_and_preflight_agree_on_folders_of_many_classes(
-    entry: dict[str, Any], tmp_path: Path
-) -> None:
-    """Where they differ, the loader says that it does not follow the class, or refuses."""
-    folder = write_loaded(entry["files"], tmp_path)
-    try:
-        agrees = check(folder)
-    except (MissingExtraError, TokenizerLoadError):
-        return
-    if not agrees:
-        tokenizer = load_tokenizer(folder, fast="off")
-        assert isinstance(tokenizer, HybridTokenizer)
-        assert tokenizer.tokenizer_config_changes is not None
-        assert tokenizer.tokenizer_config_changes.not_followed
 
 
 @pytest.mark.parametrize("code", CASES)
