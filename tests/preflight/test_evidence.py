@@ -27,9 +27,7 @@ from streamdec.tokenizers import HybridTokenizer
 from tests.preflight.changes import CASES, config, entry, file, flag, generation, own, say
 from tests.preflight.making import SPECIAL, Parts, control
 
-EOS = ("eos_token_id",)
 FILES = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
-TEMPLATE_FILES = ("tokenizer_config.json", "chat_template.jinja")
 
 
 @dataclass

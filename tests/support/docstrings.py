@@ -19,17 +19,6 @@ from typing import Any
 
 from tests.support.public_api import public_names
 
-__all__ = [
-    "Docstring",
-    "Member",
-    "attribute_docstrings",
-    "docstrings",
-    "public_members",
-    "raised_by",
-    "says",
-    "says_parameter",
-]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

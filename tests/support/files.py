@@ -15,27 +15,6 @@ from typing import Any
 from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 
-__all__ = [
-    "FORMATS",
-    "MERGED",
-    "SHARED",
-    "SMALL",
-    "gguf",
-    "gguf_tokenizer",
-    "is_shared",
-    "model_proto",
-    "rank_file",
-    "remove_unpacked",
-    "sentencepiece",
-    "shared",
-    "shared_files",
-    "shared_folders",
-    "small_gguf",
-    "small_ranks",
-    "tekken",
-    "write_format",
-]
-
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
 """The folder of real tokenizers beside the repository; it may be missing."""
 

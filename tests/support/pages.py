@@ -14,12 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["ROOT", "Page", "make_model_folder", "printed_by", "printed_by_blocks"]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "streamdec" / "loading" / "demo"
-CONFIG = json.loads((DEMO / "tokenizer_config.json").read_text("utf-8"))
-CHAT_TEMPLATE: str = CONFIG["chat_template"]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from tokenizers import (
     trainers,
 )
 
-__all__ = ["BYTE_PIECES", "PIECES", "UNCOMPILED", "ZOO", "shared_tokenizers"]
-
 TEXT = """The quick brown fox doesn't jump. It sleeps , and dreams !
 Größe, naïve café, żółć; Привет, мир. Γειά σου Κόσμε. こんにちは世界。你好，世界！안녕하세요 세계
 नमस्ते दुनिया। สวัสดีชาวโลก. שלום עולם. مرحبا بالعالم
