@@ -117,49 +117,28 @@ def test_the_argument_comes_before_the_environment(
 # --- trust ----------------------------------------------------------------------------------------
 
 
-def bad_regex(tokenizer: dict[str, Any], pattern: str = r"\w+|\b") -> None:
-    split: dict[str, Any] = {"type": "Split", "behavior": "Isolated", "invert": False}
-    split["pattern"] = {"Regex": pattern}
-    tokenizer["pre_tokenizer"] = {
-        "type": "Sequence",
-        "pretokenizers": [split, tokenizer["pre_tokenizer"]],
-    }
-
-
-def stripping(tokenizer: dict[str, Any]) -> None:
-    tokenizer["added_tokens"][0]["rstrip"] = True
-
-
-def other_pre_tokenizer(tokenizer: dict[str, Any]) -> None:
-    tokenizer["pre_tokenizer"] = {"type": "WhitespaceSplit"}
-
-
-def renumbered(tokenizer: dict[str, Any]) -> None:
-    token = tokenizer["added_tokens"][0]
-    tokenizer["added_tokens"].append(token | {"id": 9_999, "content": "<X>"})
+REGEX: dict[str, Any] = {"type": "Split", "behavior": "Isolated", "invert": False}
+REGEX["pattern"] = {"Regex": r"\w+|\b"}
 
 
 @pytest.mark.parametrize(
-    ("change", "reason", "fast"),
+    ("pre_tokenizer", "reason", "fast"),
     [
-        (bad_regex, "read this regex in different ways", "now"),
-        (stripping, "white space", "background"),
-        (other_pre_tokenizer, "cannot load", "now"),
-        (renumbered, "'<X>' is not the declared one", "now"),
+        (REGEX, "read this regex in different ways", "background"),
+        ({"type": "WhitespaceSplit"}, "cannot load", "now"),
     ],
 )
 @needs_fastokens
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
 def test_untrusted_files_are_encoded_slowly_with_a_reason(
-    change: Callable[[dict[str, Any]], None],
+    pre_tokenizer: dict[str, Any],
     reason: str,
     fast: FastMode,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    data = json.loads(byte_level())
-    change(data)
+    """The tests of the probes have more reasons."""
+    file = byte_level(pre_tokenizer=pre_tokenizer)
     caplog.set_level(logging.INFO, "streamdec")
-    tokenizer = HybridTokenizer(json.dumps(data), fast=fast)
+    tokenizer = HybridTokenizer(file, fast=fast)
     tokenizer.wait()
     assert tokenizer.report.active == "huggingface"
     assert reason in tokenizer.report.reason
@@ -167,7 +146,7 @@ def test_untrusted_files_are_encoded_slowly_with_a_reason(
     assert record.levelno == logging.INFO
     assert reason in record.getMessage()
     with pytest.raises(TokenizerLoadError, match=f"'JSON text': .*{reason}"):
-        HybridTokenizer(json.dumps(data), fast="now", strict=True)
+        HybridTokenizer(file, fast="now", strict=True)
 
 
 LIES: dict[str, Callable[[bytes, str, dict[str, Any]], bytes]] = {
@@ -175,12 +154,11 @@ LIES: dict[str, Callable[[bytes, str, dict[str, Any]], bytes]] = {
     "around a text": lambda ids, _, mode: ids + bytes(4 * mode["add_special_tokens"]),
     "special tokens as text": lambda ids, _, mode: ids + bytes(4 * (mode["special"] == "text")),
     "one text alone": lambda ids, *_: ids,
+    "guarded letters": lambda ids, text, _: b"" if "\u180e" in text else ids,
 }
 
 
-@pytest.mark.parametrize("way", LIES)
-@needs_fastokens
-def test_other_ids_disable_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def lie(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     honest = FastEncoder.ids
 
     def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
@@ -190,28 +168,22 @@ def test_other_ids_disable_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(FastEncoder, "ids", lying)
     if way == "one text alone":  # which is encoded by another function
         monkeypatch.setattr(FastEncoder, "ids_alone", lambda *_: [0])
-    tokenizer = HybridTokenizer(byte_level(), fast="now")
-    assert (tokenizer.report.active, tokenizer.report.guarded) == ("huggingface", "")
-    assert tokenizer.report.differing
-    assert "fastokens gives other ids for" in tokenizer.report.reason
-    for text in ("Größe", "the"):
-        assert tokenizer.encode(text) == slow().encode(text)
 
 
+@pytest.mark.parametrize("way", LIES)
 @needs_fastokens
-def test_the_guard_does_not_depend_on_the_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ids_disable_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A probe cannot tell where U+180E matters, so no text with it is encoded fast."""
-    honest = FastEncoder.ids
-
-    def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
-        found = zip(texts, honest(self, texts, **mode), strict=True)
-        return [b"" if "\u180e" in text else ids for text, ids in found]
-
-    monkeypatch.setattr(FastEncoder, "ids", lying)
+    lie(monkeypatch, way)
     tokenizer = HybridTokenizer(byte_level(), fast="now")
-    assert not tokenizer.report.differing
-    assert (tokenizer.report.active, tokenizer.report.guarded) == ("fastokens", "\u180e")
-    for text in ("a\u180eb", "the"):
+    report = tokenizer.report
+    if way == "guarded letters":
+        assert (report.active, report.guarded, report.differing) == ("fastokens", "\u180e", ())
+    else:
+        assert (report.active, report.guarded) == ("huggingface", "")
+        assert report.differing
+        assert "fastokens gives other ids for" in report.reason
+    for text in ("Größe", "the", "a\u180eb"):
         assert tokenizer.encode(text) == slow().encode(text)
         assert tokenizer.encode_batch([text, "x"]) == slow().encode_batch([text, "x"])
 
