@@ -69,10 +69,6 @@ def test_encode_is_the_librarys(text: str) -> None:
     assert OURS.decode(as_text.ids, skip_special_tokens=False) == text
     for encoding in (OURS.encode(text), as_text):
         assert "".join(text[start:end] for start, end in encoding.offsets) or not text
-
-
-@given(TEXTS)
-def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
     if any(token in text for token in SPECIAL):
         with pytest.raises(EncodeError, match="<"):
             OURS.encode(text, special="forbid")
