@@ -14,6 +14,7 @@ from streamdec.preflight import (
     discover_added_tokens,
     effective_tokenizer_class,
     find_nested_quantization_config,
+    inspect,
     is_turn_marker_eos,
     resolve_marker_to_id,
     summarize_quant_config,
@@ -230,8 +231,9 @@ def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
 def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
-    for path in (file, tmp_path / "missing"):
+    for path in (file, tmp_path / "missing", tmp_path / "a\0b"):
         for ask in (
+            inspect,
             discover_added_tokens,
             is_turn_marker_eos,
             cross_ref_files,

@@ -7,21 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import inspect
 from streamdec.preflight.snapshot import Snapshot
 from tests.preflight.making import control
 
 SECRET = '{"eos_token_id": 7, "chat_template": "secret"}'
 links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
-
-
-@pytest.mark.parametrize("name", ["", "config.json", "a\0b"])
-def test_a_path_that_is_not_a_folder_is_rejected(name: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    path = tmp_path / name if name else tmp_path / "missing"
-    with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
-        inspect(path)
 
 
 def test_an_empty_folder_has_findings_and_no_error(tmp_path: Path) -> None:
