@@ -177,7 +177,7 @@ LLAMA_TOKENS: list[tuple[str, int, float]] = [
 """Text, type and score."""
 
 
-def small_gguf(templates: Mapping[str, str] | None = None, **changes: Any) -> bytes:
+def small_gguf(templates: Mapping[str, str] | None = None, /, **changes: Any) -> bytes:
     """A GGUF file of the kind of Llama 2, with changed values of ``tokenizer.ggml``.
 
     ``templates`` are its chat templates by their keys.
