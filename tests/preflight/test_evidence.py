@@ -1,8 +1,7 @@
 """The evidence of each finding is true, and says what its rule claims.
 
 Folders are drawn: the control with some changes. The oracle is the content of the files,
-and what the tokenizers library loads from them. Of preflight, only the stop tokens are used, which
-have their own oracle.
+and what the tokenizers library loads from them.
 """
 
 from __future__ import annotations
@@ -69,11 +68,6 @@ class Folder:
         return tokenizer._tokenizer if isinstance(tokenizer, HybridTokenizer) else None
 
     @property
-    def stops(self) -> set[int]:
-        """All ids on which an engine stops."""
-        return {i for stop in self.report.stop_tokens.values() for i in stop.ids}
-
-    @property
     def template(self) -> str:
         """All that may be a template."""
         texts = [(self.path / name).read_bytes() for name in FILES if (self.path / name).is_file()]
@@ -86,44 +80,9 @@ def special_of(tokenizer: Tokenizer, token_id: int) -> bool | None:
     return None if token is None else token.special
 
 
-def ids_at(folder: Folder, name: str, pointer: str) -> set[int]:
-    value = folder.at(name, pointer)
-    value = value["content"] if isinstance(value, dict) else value
-    if isinstance(value, str):
-        assert folder.loaded is not None
-        found = folder.loaded.token_to_id(value)
-        return set() if found is None else {found}
-    listed = value if isinstance(value, list) else [value]
-    return {i for i in listed if isinstance(i, int) and not isinstance(i, bool) and i >= 0}
-
-
 # --- what each rule claims ------------------------------------------------------------------------
 
 Claim = Callable[[Folder, Finding], object]
-
-
-def sources_disagree(folder: Folder, finding: Finding) -> bool:
-    short = [e for e in finding.evidence if " stops on" in e.note]
-    declared = [
-        ids_at(folder, e.file, e.pointer) if e.file else set(e.ids)
-        for e in finding.evidence
-        if e not in short
-    ]
-    together = set[int]().union(*declared)
-    named = {
-        f"{stop.engine} {stop.version} stops on{'' if stop.ids else ' no token'}": stop
-        for stop in stops(folder)
-    }
-    assert {named[e.note].engine for e in short} == set(finding.engines)
-    return (
-        len({frozenset(ids) for ids in declared}) > 1
-        and bool(short)
-        and all(set(e.ids) == named[e.note].ids and together - set(e.ids) for e in short)
-    )
-
-
-def stops(folder: Folder) -> list[Any]:
-    return list(folder.report.stop_tokens.values())
 
 
 def each(claim: Callable[[Folder, Evidence, int, str], object]) -> Claim:
@@ -139,16 +98,6 @@ def each(claim: Callable[[Folder, Evidence, int, str], object]) -> Claim:
 def after(folder: Folder) -> Tokenizer:
     assert folder.loaded is not None
     return folder.loaded
-
-
-def id_unknown(folder: Folder, finding: Finding) -> bool:
-    for e in finding.evidence:
-        if e.ids:
-            assert all(after(folder).id_to_token(i) is None for i in e.ids)
-        else:
-            value = folder.at(e.file, e.pointer)
-            assert isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32
-    return bool(finding.evidence)
 
 
 def drifts(folder: Folder, e: Evidence, i: int, text: str) -> bool:
@@ -187,18 +136,6 @@ def structural(folder: Folder, _: Evidence, i: int, text: str) -> bool:
 
 
 CLAIMS: Mapping[str, Claim] = {
-    "EOS_SOURCES_DISAGREE": sources_disagree,
-    "EOS_ENGINES_DISAGREE": lambda folder, _: len({stop.ids for stop in stops(folder)}) > 1,
-    "EOS_TOKEN_NOT_IN_VOCAB": lambda folder, finding: (
-        folder.bare.token_to_id(finding.evidence[0].value) is None
-    ),
-    "EOS_ID_UNKNOWN": id_unknown,
-    "BOS_SOURCES_DISAGREE": lambda folder, finding: (
-        len({frozenset(ids_at(folder, e.file, e.pointer)) for e in finding.evidence}) > 1
-    ),
-    "PAD_EQUALS_EOS": lambda folder, finding: all(
-        folder.stops & set(e.ids) for e in finding.evidence
-    ),
     "SPECIAL_FLAG_DRIFT": each(drifts),
     "ADDED_TOKEN_CONTENT_DRIFT": each(content_drifts),
     "ADDED_TOKEN_ONLY_IN_CONFIG": each(only_in_config),
