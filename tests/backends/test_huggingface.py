@@ -16,7 +16,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.encoding import Special, SpecialTokens
+from streamdec.encoding import Special
 from streamdec.errors import (
     EncodeError,
     StreamdecWarning,
@@ -292,20 +292,6 @@ def test_an_added_token_with_another_id_than_declared_is_warned_of() -> None:
     data["model"]["added_tokens"] = ["a", 5, {"content": 7}]
     with pytest.warns(StreamdecWarning, match=r"JSON text: 1 added .*'<new>' is 2, not 5"):
         HuggingFaceTokenizer(json.dumps(data))
-
-
-def test_roles_of_special_tokens_are_those_of_the_file_beside(tmp_path: Path) -> None:
-    brackets().save(str(tmp_path / "tokenizer.json"))
-    plain = HuggingFaceTokenizer(tmp_path)
-    bare = tmp_path / "tokenizer.json"
-    assert plain.special_tokens == SpecialTokens(additional_special_tokens=("<unk>", "<s>"))
-    config = {"bos_token": {"content": "<s>"}, "eos_token": "<no such>", "unk_token": None}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    known = SpecialTokens(bos_token="<s>", additional_special_tokens=("<unk>",))
-    assert HuggingFaceTokenizer(tmp_path, apply_tokenizer_config=False).special_tokens == known
-    assert HuggingFaceTokenizer(bare).special_tokens == known
-    copy = pickle.loads(pickle.dumps(HuggingFaceTokenizer(bare)))
-    assert copy.special_tokens == known
 
 
 # --- opening --------------------------------------------------------------------------------------

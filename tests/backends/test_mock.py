@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamdec.backends.mock import MockTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.protocols import ByteFallback, ByteLevel, Joined, TextRules
+from streamdec.protocols import ByteLevel, Joined, TextRules
 
 
 def test_the_default_words_are_those_of_the_router() -> None:
@@ -43,16 +43,6 @@ def test_byte_level_is_all_bytes_decoded_at_once(tokens: list[bytes], data: st.D
     assert tokenizer.decode(ids) == whole.decode("utf-8", "replace")
     assert [tokenizer.piece(i) for i in range(len(tokens))] == tokens
     assert tokenizer.piece(len(tokens)) is None
-
-
-def test_byte_fallback_spells_high_bytes() -> None:
-    tokens = [b"\xc3", b"\xa9", b"\x7f", "é".encode(), b"<0x41>", b""]
-    tokenizer = MockTokenizer.from_tokens(tokens, decoder="byte_fallback")
-    pieces = ["<0xC3>", "<0xA9>", "\x7f", "é", "<0x41>", ""]
-    assert [tokenizer.piece(i) for i in range(6)] == pieces
-    assert tokenizer.rules == TextRules(ByteFallback())
-    assert tokenizer.decode([0, 1, 4, 0, 3]) == "\ufffd" * 4 + "é"
-    assert tokenizer.decode([0, 1, 4, 3]) == "éAé"
 
 
 @pytest.mark.parametrize(
