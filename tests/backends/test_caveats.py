@@ -65,16 +65,6 @@ def test_special_tokens_that_the_normalizer_changes_are_listed() -> None:
     assert tokenizer.decode([other_id]) == "tool"
 
 
-def test_added_tokens_that_are_spelled_in_letters_for_bytes() -> None:
-    texts = ("ü", "Ġx", "plain", "<｜im｜>", "你")
-    library = words(*(AddedToken(text, normalized=False) for text in texts))
-    tokenizer = HuggingFaceTokenizer(library)
-    found = of_code(tokenizer, "ADDED_TOKEN_OF_OTHER_TEXT")
-    assert list(found.tokens.values()) == ["ü", "Ġx"]
-    decoded = {text: library.decode([id_of(library, text)]) for text in texts}
-    assert {text for text in texts if decoded[text] != text} == {"ü", "Ġx"}
-
-
 def test_the_loader_warns_where_text_differs_and_names_its_caller(tmp_path: Path) -> None:
     folder = saved(tmp_path, words(AddedToken("ü", normalized=False)))
     with pytest.warns(StreamdecWarning, match=TEXT_DIFFERS) as told:

@@ -6,31 +6,25 @@ import json
 import pickle
 import random
 import re
-import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
-from streamdec import DecodeStream, Sequence, StopConditions, StopSequenceDecoder
-from streamdec.backends.gguf import GGUFTokenizer
+from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tekken import TekkenTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
-from streamdec.core.shared_tables import route_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, StreamdecError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
@@ -38,18 +32,10 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 from tests import test_laws
-from tests.support.files import rank_file, sentencepiece, shared_folders, small_gguf, tekken
+from tests.support.files import gguf_tokenizer, rank_file, sentencepiece, shared_folders, tekken
 from tests.support.zoo import ZOO
 
 LETTERS = [bytes([byte]) for byte in range(256)]
-BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-
-
-def gguf(**changes: Any) -> GGUFTokenizer:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "small.gguf"
-        path.write_bytes(small_gguf(**changes))
-        return GGUFTokenizer(path)
 
 
 def byte_level() -> str:
@@ -70,7 +56,7 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "sentencepiece": lambda: SentencePieceTokenizer(
         sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
     ),
-    "gguf": gguf,
+    "gguf": gguf_tokenizer,
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
@@ -97,9 +83,6 @@ def made_once(make: Callable[[], BaseTokenizer]) -> BaseTokenizer:
     return make()
 
 
-# --- threads --------------------------------------------------------------------------------------
-
-
 def everything(tokenizer: BaseTokenizer, text: str) -> list[Any]:
     """What a tokenizer has to say of ``text``."""
     said: list[Any] = []
@@ -107,21 +90,14 @@ def everything(tokenizer: BaseTokenizer, text: str) -> list[Any]:
         for add in (False, True):
             try:
                 found = tokenizer.encode(text, special=special, add_special_tokens=add)
+                stream = DecodeStream(tokenizer)
+                said += [found.ids, found.tokens, tokenizer.decode(found.ids)]
+                said += ["".join(stream.step_batch(found.ids)) + stream.flush()]
+                said += [[tokenizer.token_bytes(i) for i in found.ids]]
+                said += [found.offsets, found.byte_offsets]
             except EncodeError as error:
                 said.append(str(error))
-                continue
-            stream = DecodeStream(tokenizer)
-            said += [found.ids, found.tokens, tokenizer.decode(found.ids)]
-            said += ["".join(stream.step_batch(found.ids)) + stream.flush()]
-            said += [[tokenizer.token_bytes(i) for i in found.ids], offsets_of(found)]
     return said
-
-
-def offsets_of(encoding: Encoding) -> Any:
-    try:
-        return encoding.offsets, encoding.byte_offsets
-    except EncodeError as error:
-        return str(error)
 
 
 @pytest.mark.thorough
@@ -250,9 +226,6 @@ def test_an_id_without_a_token_contributes_nothing(made: BaseTokenizer) -> None:
         assert made.piece(token_id) is None
 
 
-# --- a library that panics ------------------------------------------------------------------------
-
-
 def panicking() -> HuggingFaceTokenizer:
     """Its normalizer panics on any text: the library's own fault."""
     tokenizer = LibraryTokenizer.from_str(byte_level())
@@ -271,31 +244,6 @@ async def test_every_method_that_encodes_turns_a_panic_into_a_library_error(
             assert re.match(r"TokenizerLibraryError: .*Panic", told)
     with pytest.raises(TokenizerLibraryError, match="Panic"):
         assert Encoding([1], "aa", broken).offsets
-
-
-# --- streams --------------------------------------------------------------------------------------
-
-
-@given(text=st.lists(st.sampled_from(TEXTS)).map("".join), data=st.data())
-def test_every_machine_streams_it_exactly(
-    made: BaseTokenizer, text: str, data: st.DataObject
-) -> None:
-    assert route_of(made) == "bytes"
-    ids = list(made.encode(text, special="text"))
-    whole = made.decode(ids)
-    stream = DecodeStream(made)
-    assert "".join(stream.step_batch(ids)) + stream.flush() == whole
-    sequence = Sequence(made, skip_special_tokens=True)
-    for token_id in ids:
-        sequence.append_token(token_id)
-    assert sequence.text == whole
-    place = data.draw(st.integers(0, max(len(whole) - 1, 0)))
-    stop = whole[place : place + data.draw(st.integers(1, 4))]
-    if stop:
-        decoder = StopSequenceDecoder(made, StopConditions(stop=[stop]))
-        chunks = [decoder.step(i) for i in ids if not decoder.finished] + [decoder.flush()]
-        assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
-        assert chunks[-1].finish_reason == "stop"
 
 
 @pytest.mark.parametrize("text", ["Größe", "你好", "😀👍🏽"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,14 +12,13 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, MockTokenizer, SnapshotError
-from streamdec.backends.gguf import GGUFTokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule, Tokenizer
 from streamdec.tokenizers import EncodingSpec
-from tests.support.files import model_proto, rank_file, small_gguf
+from tests.support.files import gguf_tokenizer, model_proto, rank_file
 
 BYTES = [bytes([byte]) for byte in range(256)]
 SIZE = 3000
@@ -79,26 +78,16 @@ def mock(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
     return MockTokenizer.from_tokens([token.encode() for token in tokens], special)
 
 
-@pytest.fixture
-def gguf(tmp_path: Path) -> Callable[..., Tokenizer]:
-    def make(tokens: Sequence[str], special: Collection[int], **changes: Any) -> Tokenizer:
-        types = [3 if i in special else 1 for i in range(len(tokens))]
-        facts = {"tokens": [*tokens], "token_type": types, "scores": [0.0] * len(tokens)}
-        (tmp_path / "file.gguf").write_bytes(small_gguf(**facts, **changes))
-        return GGUFTokenizer(tmp_path / "file.gguf")
-
-    return make
+def gguf(tokens: Sequence[str], special: Collection[int], **changes: Any) -> Tokenizer:
+    types = [3 if i in special else 1 for i in range(len(tokens))]
+    facts = {"tokens": [*tokens], "token_type": types, "scores": [0.0] * len(tokens)}
+    return gguf_tokenizer(**facts, **changes)
 
 
-MAKERS = [huggingface, hybrid, small_object, tiktoken, sentencepiece, mock, "gguf"]
-
-
-@pytest.fixture(params=MAKERS, ids=lambda maker: getattr(maker, "__name__", maker))
-def make(request: pytest.FixtureRequest) -> Callable[..., Tokenizer]:
-    found: Callable[..., Tokenizer] = (
-        request.getfixturevalue(request.param) if request.param == "gguf" else request.param
-    )
-    return found
+MAKERS = [huggingface, hybrid, small_object, tiktoken, sentencepiece, mock, gguf]
+of_each = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+usual = cache(lambda make: make(TOKENS, SPECIAL))
+"""The tokenizer that others are compared with."""
 
 
 # --- equal and other tokenizers -------------------------------------------------------------------
@@ -114,8 +103,9 @@ def accepts(taken_with: Any, other: Any) -> None:
     assert DecodeStream.restore(other, DecodeStream(taken_with).snapshot()).num_tokens == 0
 
 
+@of_each
 def test_an_equal_tokenizer_has_an_equal_fingerprint(make: Callable[..., Tokenizer]) -> None:
-    tokenizer, equal = make(TOKENS, SPECIAL), make(TOKENS, SPECIAL)
+    tokenizer, equal = usual(make), make(TOKENS, SPECIAL)
     copy = pickle.loads(pickle.dumps(make(TOKENS, SPECIAL)))
     assert tokenizer.fingerprint == equal.fingerprint == copy.fingerprint
     accepts(tokenizer, equal)
@@ -136,12 +126,13 @@ OTHERS: dict[str, tuple[tuple[str, ...], Collection[int]]] = {
 }
 
 
+@of_each
 @pytest.mark.parametrize("change", OTHERS)
 def test_a_changed_tokenizer_is_another(make: Callable[..., Tokenizer], change: str) -> None:
-    refuses(make(TOKENS, SPECIAL), make(*OTHERS[change]))
+    refuses(usual(make), make(*OTHERS[change]))
 
 
-def test_a_nul_in_a_token_does_not_end_it(gguf: Callable[..., Tokenizer]) -> None:
+def test_a_nul_in_a_token_does_not_end_it() -> None:
     """Hashing puts one between tokens."""
     one, other = ((*pair, *TOKENS[2:]) for pair in (("a\0", "b"), ("a", "\0b")))
     refuses(gguf(one, SPECIAL), gguf(other, SPECIAL))
@@ -150,11 +141,11 @@ def test_a_nul_in_a_token_does_not_end_it(gguf: Callable[..., Tokenizer]) -> Non
 RULES: list[DecodingRule] = [Concatenation(), ByteLevel(), ByteFallback()]
 
 
-def test_another_decoder_is_another_tokenizer(gguf: Callable[..., Tokenizer]) -> None:
-    refuses(gguf(TOKENS, SPECIAL), gguf(TOKENS, SPECIAL, add_space_prefix=False))
-    refuses(gguf(TOKENS, SPECIAL), gguf(TOKENS, SPECIAL, model="gpt2"))
+def test_another_decoder_is_another_tokenizer() -> None:
+    refuses(usual(gguf), gguf(TOKENS, SPECIAL, add_space_prefix=False))
+    refuses(usual(gguf), gguf(TOKENS, SPECIAL, model="gpt2"))
     fused = HuggingFaceTokenizer(library(decoder=decoders.Fuse()).to_str())
-    refuses(huggingface(TOKENS, SPECIAL), fused)
+    refuses(usual(huggingface), fused)
     tables = [MockTokenizer.from_tokens([b"a", b"b"], decoder=rule) for rule in RULES]
     for one in tables:
         for other in tables:
@@ -185,14 +176,14 @@ def added(*tokens: str | AddedToken) -> LibraryTokenizer:
 def test_a_tokenizer_object_has_its_own_fingerprint(
     changed: Callable[[], LibraryTokenizer],
 ) -> None:
-    for taken_with in (HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)):
+    for taken_with in (HuggingFaceTokenizer(library()), usual(huggingface)):
         refuses(taken_with, HuggingFaceTokenizer(changed()))
         refuses(HuggingFaceTokenizer(changed()), taken_with)
 
 
 def test_a_tokenizer_object_has_the_fingerprint_of_its_file() -> None:
     """It lacks the hash of the file, so only what both have is compared."""
-    given, loaded = HuggingFaceTokenizer(library()), huggingface(TOKENS, SPECIAL)
+    given, loaded = HuggingFaceTokenizer(library()), usual(huggingface)
     assert loaded.fingerprint.startswith(f"{given.fingerprint}-")
     assert [len(given.fingerprint), len(loaded.fingerprint)] == [16, 33]
     accepts(given, loaded)
@@ -201,7 +192,7 @@ def test_a_tokenizer_object_has_the_fingerprint_of_its_file() -> None:
 
 @pytest.mark.parametrize("tokenizer", ["", "-", None, 3, ["a"], "0" * 16])
 def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None:
-    loaded = huggingface(TOKENS, SPECIAL)
+    loaded: Any = usual(huggingface)
     snapshot = DecodeStream(loaded).snapshot()
     cut = [loaded.fingerprint[:8], f"{loaded.fingerprint[:16]}-", f"{loaded.fingerprint}-"]
     for wrong in (tokenizer, *cut):
@@ -209,9 +200,6 @@ def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None
             DecodeStream.restore(loaded, snapshot | {"tokenizer": wrong})
 
 
-# --- tiktoken -------------------------------------------------------------------------------------
-
-
 def test_an_encoding_that_is_given_has_the_fingerprint_of_its_file() -> None:
-    made: Any = tiktoken(TOKENS, SPECIAL)
+    made: Any = usual(tiktoken)
     assert TiktokenTokenizer(made._encoding).fingerprint == made.fingerprint

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -9,14 +8,7 @@ from hypothesis import strategies as st
 
 from streamdec.backends.mock import MockTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.protocols import (
-    ByteFallback,
-    ByteLevel,
-    Joined,
-    TextRules,
-)
-
-# --- eight words ----------------------------------------------------------------------------------
+from streamdec.protocols import ByteLevel, Joined, TextRules
 
 
 def test_the_default_words_are_those_of_the_router() -> None:
@@ -53,16 +45,6 @@ def test_byte_level_is_all_bytes_decoded_at_once(tokens: list[bytes], data: st.D
     assert tokenizer.piece(len(tokens)) is None
 
 
-def test_byte_fallback_spells_high_bytes() -> None:
-    tokens = [b"\xc3", b"\xa9", b"\x7f", "é".encode(), b"<0x41>", b""]
-    tokenizer = MockTokenizer.from_tokens(tokens, decoder="byte_fallback")
-    pieces = ["<0xC3>", "<0xA9>", "\x7f", "é", "<0x41>", ""]
-    assert [tokenizer.piece(i) for i in range(6)] == pieces
-    assert tokenizer.rules == TextRules(ByteFallback())
-    assert tokenizer.decode([0, 1, 4, 0, 3]) == "\ufffd" * 4 + "é"
-    assert tokenizer.decode([0, 1, 4, 3]) == "éAé"
-
-
 @pytest.mark.parametrize(
     ("tokens", "options", "error", "told"),
     [
@@ -80,9 +62,6 @@ def test_a_table_that_cannot_be_made_is_named(
         MockTokenizer.from_tokens(tokens, **options)
 
 
-# --- encoding -------------------------------------------------------------------------------------
-
-
 def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
     tokens = [b"a", b"ab", b"ab", b"\xc3", b"\xa9", b"", b"abc"]
     tokenizer = MockTokenizer.from_tokens(tokens, special_ids=[6])
@@ -91,22 +70,3 @@ def test_encode_takes_the_longest_token_and_the_first_of_equal_ones() -> None:
     assert tokenizer.encode("abaé").ids == (1, 0, 3, 4)
     with pytest.raises(ValueError, match=r"no token begins at byte 2: b'cab'"):
         tokenizer.encode("abcab")
-
-
-# --- the vocabulary -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "tokenizer",
-    [
-        MockTokenizer(),
-        MockTokenizer.from_tokens([b"\xe4", b"a"], [0], "byte_fallback"),
-        MockTokenizer.from_tokens([b"\xe4", b"a"], [0]),
-    ],
-)
-def test_pickling_keeps_everything(tokenizer: MockTokenizer) -> None:
-    tokenizer.decode([0, 1])
-    copy = pickle.loads(pickle.dumps(tokenizer))
-    assert copy.fingerprint == tokenizer.fingerprint
-    assert copy.encode("a").ids == tokenizer.encode("a").ids
-    assert copy.decode([1, 0]) == tokenizer.decode([1, 0])

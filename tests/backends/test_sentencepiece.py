@@ -184,9 +184,6 @@ def test_offsets_count_special_tokens_and_those_that_are_added() -> None:
     assert (plain.offsets[0][0], plain.offsets[-1][1], plain.byte_offsets[-1][1]) == (0, 5, 6)
 
 
-# --- the vocabulary -------------------------------------------------------------------------------
-
-
 def test_roles_are_those_of_the_model() -> None:
     llama, surface = both("llama")[0].special_tokens, both("surface")[0].special_tokens
     assert (llama.bos_token, llama.eos_token, llama.unk_token) == ("<s>", "</s>", "<unk>")

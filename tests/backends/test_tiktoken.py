@@ -14,10 +14,7 @@ from streamdec.backends import rank_files
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.errors import (
-    EncodeError,
-    TokenizerLoadError,
-)
+from streamdec.errors import EncodeError, TokenizerLoadError
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
@@ -46,9 +43,6 @@ OURS, THEIRS = small(), library()
 KNOWN = [*range(272), *SPECIAL.values()]
 
 
-# --- decoding -------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.sampled_from(KNOWN)))
 def test_decode_is_the_librarys(ids: list[int]) -> None:
     assert OURS.decode(ids, skip_special_tokens=False) == THEIRS.decode(ids)
@@ -75,10 +69,6 @@ def test_encode_is_the_librarys(text: str) -> None:
     assert OURS.decode(as_text.ids, skip_special_tokens=False) == text
     for encoding in (OURS.encode(text), as_text):
         assert "".join(text[start:end] for start, end in encoding.offsets) or not text
-
-
-@given(TEXTS)
-def test_special_tokens_in_a_text_can_be_forbidden(text: str) -> None:
     if any(token in text for token in SPECIAL):
         with pytest.raises(EncodeError, match="<"):
             OURS.encode(text, special="forbid")
@@ -206,11 +196,7 @@ def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
     [
         (rank_file(), "none", "no encoding 'none'; known: whole, edit"),
         (rank_file(), "other", "not the rank file of other: it is the file of whole"),
-        (
-            rank_file({b"a": 0}),
-            "other",
-            r"of other: it is of SHA-256 [0-9a-f]{16}",
-        ),
+        (rank_file({b"a": 0}), "other", r"of other: it is of SHA-256 [0-9a-f]{16}"),
         (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
         (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),
@@ -280,9 +266,6 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
 def test_a_config_that_contradicts_the_ranks(tokens: dict[int, str], tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match=r"tokenizer_config\.json"):
         declaring(tmp_path, tokens)
-
-
-# --- by name --------------------------------------------------------------------------------------
 
 
 def test_nothing_is_downloaded_unless_it_is_allowed(

@@ -46,7 +46,6 @@ _CASES = json.loads((DATA / "cases.json").read_text("utf-8"))
 CONVERSATIONS: dict[str, Case] = _CASES["conversations"]
 SNAPSHOTS: dict[str, dict[str, Any]] = _CASES["snapshots"]
 """Files of snapshots: which template and which special tokens are there."""
-WEATHER: dict[str, Any] = CONVERSATIONS["tools"]["tools"][0]
 HI = [{"role": "user", "content": "Hi"}]
 
 CONTRACT: dict[str, Case] = {

@@ -30,14 +30,6 @@ def test_every_case_has_a_golden_of_both_profiles() -> None:
         assert {tuple(sorted(answers)) for answers in GOLDENS[group].values()} == {PROFILES}
 
 
-def test_the_goldens_are_not_all_alike() -> None:
-    answers = [one for both in GOLDENS["cases"].values() for one in both.values()]
-    assert sum("output" in one for one in answers) > 250
-    assert sum("error" in one for one in answers) > 60
-    assert sum(bool(one.get("spans")) for one in answers) > 20
-    assert sum(both["classic"] != both["hardened"] for both in GOLDENS["cases"].values()) > 15
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_gives_what_transformers_gives(name: str) -> None:
     for profile in PROFILES:

@@ -26,17 +26,14 @@ from streamdec.chat import ChatTemplate, rendering
 from streamdec.chat import isolated as child_process
 from streamdec.chat.environment import make_environment
 from streamdec.chat.isolated import ChildPool, Rendering, render_isolated
-from streamdec.chat.rendering import (
-    compile_template,
-    parse_template,
-    render_compiled,
-)
+from streamdec.chat.rendering import compile_template, parse_template, render_compiled
 from streamdec.children import child as processes
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
 from tests.chat import attacks
+from tests.support.pages import ROOT, printed_by
+from tests.support.processes import unharmed
 
-ROOT = Path(__file__).resolve().parents[2]
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
 CONTEXT: dict[str, Any] = {"messages": MESSAGES, "tools": None}
 RESOURCE_LIMIT = "CHAT_TEMPLATE_RESOURCE_LIMIT"
@@ -205,7 +202,7 @@ def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
 
 @pytest.fixture(scope="module", autouse=True)
 def _old_objects_are_left_alone() -> None:
-    """What health() collects is what a test made, not what earlier ones left."""
+    """What unharmed() collects is what a test made, not what earlier ones left."""
     gc.collect()
     gc.freeze()
 
@@ -213,36 +210,10 @@ def _old_objects_are_left_alone() -> None:
 @pytest.fixture
 def pool(request: pytest.FixtureRequest) -> Iterator[ChildPool]:
     """A pool of two, with the limits of the test; afterwards this process has what it had."""
-    before = health()
-    pool = ChildPool(2, getattr(request, "param", ChildLimits()))
-    yield pool
-    pool.close()
-    assert_as(before)
-
-
-def health() -> tuple[int, list[int], int]:
-    """Open descriptors, children (ended ones included) and threads of this process."""
-    gc.collect()
-    descriptors = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else 0
-    return descriptors, children_of(os.getpid()), threading.active_count()
-
-
-def assert_as(before: tuple[int, list[int], int]) -> None:
-    """Nothing is left. (What earlier tests left may have ended since.)"""
-    descriptors, children, threads = health()
-    assert (children, descriptors <= before[0], threads <= before[2]) == (before[1], True, True)
-
-
-def children_of(parent: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == parent:
-            found.append(int(stat.parent.name))
-    return sorted(found)
+    with unharmed():
+        pool = ChildPool(2, getattr(request, "param", ChildLimits()))
+        yield pool
+        pool.close()
 
 
 def idle(pool: ChildPool) -> list[int]:
@@ -366,20 +337,17 @@ if %r != "deafness":
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_child_that_answers_nonsense_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, pool: ChildPool, name: str
 ) -> None:
     """What a template could say that got out of its sandbox and owns the child."""
-    before = health()
     monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % (name, ANSWERS[name]))
-    pool = ChildPool(1, ChildLimits(wall_seconds=0.3 if name in ("silence", "deafness") else 20.0))
-    try:
-        with pytest.raises(ChatTemplateError) as raised:
-            rendered(pool, "a", pad="x" * (1 << 21 if name == "deafness" else 1))
-        assert len(str(raised.value)) < 3000
-        assert idle(pool) == [] or "error" in name
-    finally:
-        pool.close()
-    assert_as(before)
+    monkeypatch.setattr(
+        pool, "limits", ChildLimits(wall_seconds=0.3 if name in ("silence", "deafness") else 20.0)
+    )
+    with pytest.raises(ChatTemplateError) as raised:
+        rendered(pool, "a", pad="x" * (1 << 21 if name == "deafness" else 1))
+    assert len(str(raised.value)) < 3000
+    assert idle(pool) == [] or "error" in name
 
 
 def test_a_child_has_no_environment_and_no_other_descriptors(
@@ -429,16 +397,11 @@ os.kill(os.getpid(), 9)
 
 
 def test_a_program_ends_quietly_with_children_of_the_common_pool() -> None:
-    program = """
-import warnings
-warnings.simplefilter("error")
-from streamdec.chat.isolated import render_isolated
-print(render_isolated("a", {}, profile="classic")[0])
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    program = (
+        "from streamdec.chat.isolated import render_isolated\n"
+        "print(render_isolated('a', {}, profile='classic')[0])\n"
     )
-    assert (run.stdout, run.stderr, run.returncode) == ("a\n", "", 0)
+    assert printed_by(program) == ["a"]
 
 
 def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
@@ -529,9 +492,6 @@ def test_the_clock_is_read_in_this_process(
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-# --- the page -------------------------------------------------------------------------------------
 
 
 def test_the_page_states_the_limits_that_hold() -> None:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamdec.chat.content_format import content_format_of
-from streamdec.chat.environment import make_environment
-from streamdec.chat.messages import ContentFormat, openai_messages
+from streamdec.chat.messages import openai_messages
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError, StreamdecWarning
 from tests.chat import cases
@@ -18,112 +16,85 @@ from tests.support.files import SHARED
 PARTS = [{"type": "text", "text": "Describe"}, {"type": "input_text", "text": "a cat."}]
 
 
-def called(arguments: Any) -> list[dict[str, Any]]:
+TEXTS = [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]
+MEDIA = [
+    {"type": "image_url", "image_url": {"url": "data:…"}},
+    {"type": "input_audio", "input_audio": {}},
+    {"type": "video_url", "video_url": {}},
+    {"type": "refusal", "refusal": "No."},
+    {"type": "tool_reference", "name": "f"},
+    "text",
+]
+NAMED = [
+    {"type": "image"},
+    {"type": "audio"},
+    {"type": "video"},
+    {"type": "text", "text": "No."},
+    {"type": "tool_reference", "name": "f"},
+    {"type": "text", "text": "text"},
+]
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", **fields}
+
+
+def called(arguments: Any, **fields: Any) -> dict[str, Any]:
     function = {"name": "f", "arguments": arguments}
-    return [{"role": "assistant", "tool_calls": [{"id": "1", "function": function}]}]
-
-
-def arguments_of(messages: list[dict[str, Any]]) -> Any:
-    return messages[0]["tool_calls"][0]["function"]["arguments"]
-
-
-# --- tool calls -----------------------------------------------------------------------------------
+    return assistant(tool_calls=[{"id": "1", "function": function}], **fields)
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "options", "expected"),
     [
-        ('{"city": "東京", "n": [1, 2.5, null]}', {"city": "東京", "n": [1, 2.5, None]}),
-        ({"city": "Paris"}, {"city": "Paris"}),
-        ("{}", {}),
-        ("", {}),
-        ("  ", {}),
-        (None, {}),
-        ("[1]", [1]),
+        # Arguments of tools; a message without content has an empty one in one profile.
+        (called('{"n": ["東京", 2.5, null]}'), {}, called({"n": ["東京", 2.5, None]}, content="")),
+        (called({"city": "Paris"}), {}, called({"city": "Paris"}, content="")),
+        (called("{}"), {"profile": "hardened"}, called({})),
+        (called(""), {}, called({}, content="")),
+        (called("  "), {}, called({}, content="")),
+        (called(None), {}, called({}, content="")),
+        (called("[1]"), {}, called([1], content="")),
+        (assistant(content=None), {}, assistant(content="")),
+        (assistant(content=None), {"profile": "hardened"}, assistant()),
+        # Fields without a value, and fields in place of content.
+        (assistant(content="a", tool_calls=None, name=None), {}, assistant(content="a")),
+        (assistant(content="a", tool_calls=[]), {}, assistant(content="a")),
+        (assistant(refusal="a"), {}, assistant(refusal="a")),
+        (assistant(function_call="a"), {}, assistant(function_call="a")),
+        # Content has the form that the template reads.
+        (user(PARTS), {}, user("Describe\na cat.")),
+        (user(PARTS), {"separator": " "}, user("Describe a cat.")),  # as SGLang
+        (user(PARTS), {"content_format": "parts"}, user(TEXTS)),
+        (user(PARTS), {"content_format": "parts only"}, user(TEXTS)),
+        (user("a"), {}, user("a")),
+        (user("a"), {"content_format": "parts"}, user("a")),
+        (user("a"), {"content_format": "parts only"}, user([{"type": "text", "text": "a"}])),
+        (user(MEDIA), {"content_format": "parts"}, user(NAMED)),
+        (cases.Message("user", [{"type": "text", "text": "a"}]), {}, user("a")),
     ],
 )
-def test_tool_arguments_are_parsed(given: Any, expected: Any) -> None:
-    assert arguments_of(openai_messages(called(given))) == expected
+def test_a_message_becomes_what_a_template_takes(
+    given: Any, options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert openai_messages([given], **options) == [expected]
 
 
 @pytest.mark.parametrize("given", ['{"city": ', "Paris"])
 def test_tool_arguments_that_are_not_json_become_empty_with_a_warning(given: str) -> None:
     with pytest.warns(StreamdecWarning, match=r"arguments of tool call 0 \('f'\) are not JSON"):
-        assert arguments_of(openai_messages(called(given))) == {}
+        assert openai_messages([called(given)]) == [called({}, content="")]
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
 def test_tool_arguments_that_are_nested_too_deeply_are_an_error(before: str, after: str) -> None:
     arguments = before * 100_000 + "1" + after * 100_000
     with pytest.raises(ChatTemplateError, match="message 0: it is nested too deeply"):
-        openai_messages(called(arguments))
-
-
-@pytest.mark.parametrize("calls", [None, []])
-def test_an_empty_list_of_tool_calls_is_removed(calls: Any) -> None:
-    message = {"role": "assistant", "content": "a", "tool_calls": calls, "name": None}
-    assert openai_messages([message]) == [{"role": "assistant", "content": "a"}]
-
-
-# --- content --------------------------------------------------------------------------------------
-
-
-TEXTS = [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]
-
-
-@pytest.mark.parametrize(
-    ("content", "format_", "expected"),
-    [
-        (PARTS, "string", "Describe\na cat."),
-        (PARTS, "parts", TEXTS),
-        (PARTS, "parts only", TEXTS),
-        ("a", "string", "a"),
-        ("a", "parts", "a"),
-        ("a", "parts only", [{"type": "text", "text": "a"}]),
-    ],
-)
-def test_content_takes_the_form_that_the_template_reads(
-    content: Any, format_: ContentFormat, expected: Any
-) -> None:
-    found = openai_messages([{"role": "user", "content": content}], format_)
-    assert found[0]["content"] == expected
-
-
-def test_the_separator_of_sglang() -> None:
-    found = openai_messages([{"role": "user", "content": PARTS}], separator=" ")
-    assert found[0]["content"] == "Describe a cat."
-
-
-@pytest.mark.parametrize(
-    "message", [{"content": None}, {"tool_calls": called("{}")[0]["tool_calls"]}]
-)
-def test_null_content_depends_on_the_profile(message: dict[str, Any]) -> None:
-    given = {"role": "assistant", **message}
-    assert openai_messages([given])[0]["content"] == ""
-    assert "content" not in openai_messages([given], profile="hardened")[0]
-
-
-def test_media_parts_have_the_names_that_templates_use() -> None:
-    content = [
-        {"type": "image_url", "image_url": {"url": "data:…"}},
-        {"type": "input_audio", "input_audio": {}},
-        {"type": "video_url", "video_url": {}},
-        {"type": "refusal", "refusal": "No."},
-        {"type": "tool_reference", "name": "f"},
-        "text",
-    ]
-    assert openai_messages([{"role": "user", "content": content}], "parts")[0]["content"] == [
-        {"type": "image"},
-        {"type": "audio"},
-        {"type": "video"},
-        {"type": "text", "text": "No."},
-        {"type": "tool_reference", "name": "f"},
-        {"type": "text", "text": "text"},
-    ]
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
+        openai_messages([called(arguments)])
 
 
 @pytest.mark.parametrize(
@@ -163,17 +134,6 @@ def test_reasoning_has_both_names_for_the_template(name: str) -> None:
     assert template.render(messages) == "2+2 2+2"
 
 
-@pytest.mark.parametrize("field", ["refusal", "function_call"])
-def test_an_assistants_message_may_have_another_field_than_content(field: str) -> None:
-    message = {"role": "assistant", field: "a"}
-    assert openai_messages([message]) == [message]
-
-
-def test_objects_are_messages_too() -> None:
-    found = openai_messages([cases.Message("user", [{"type": "text", "text": "a"}])])
-    assert found == [{"role": "user", "content": "a"}]
-
-
 ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
 
 
@@ -191,7 +151,7 @@ ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
                 "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() "
                 "%}{% endfor %}{% endfor %}"
             ),
-            called('{"a": 1}'),
+            [called('{"a": 1}')],
             "message 0 has tool arguments that are a string",
         ),
     ],
@@ -213,8 +173,8 @@ def test_an_error_names_openai_if_messages_were_not_converted(
     ("source", "messages"),
     [
         ("{{ messages[0].nothing.there }}", [{"role": "user", "content": "a"}]),
-        ("{{ messages[0].nothing.there }}", called({"a": 1})),
-        ("{{ raise_exception('no') }}", called('{"a": 1}')),
+        ("{{ messages[0].nothing.there }}", [called({"a": 1})]),
+        ("{{ raise_exception('no') }}", [called('{"a": 1}')]),
         ("{% for part in messages[0].content %}{{ part.x.y }}{% endfor %}", [{"content": PARTS}]),
         ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
     ],
@@ -258,12 +218,11 @@ FORMATS = {
 
 @pytest.mark.parametrize(("source", "expected"), FORMATS.items())
 def test_the_accepted_forms_are_read_from_the_template(source: str, expected: str) -> None:
-    assert content_format_of(make_environment("classic").parse(source)) == expected
     assert ChatTemplate(source).content_format() == expected
 
 
 def test_a_chosen_template_is_the_one_that_is_read() -> None:
-    takes = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+    takes = TURNS + LOOP + END
     template = ChatTemplate({"default": "{{ messages[0].content }}", "tool_use": takes})
     assert template.content_format() == "string"
     assert template.content_format(with_tools=True) == "parts only"

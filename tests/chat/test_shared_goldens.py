@@ -27,7 +27,11 @@ def arguments_of(case: dict[str, Any]) -> dict[str, Any]:
     return {**named, **case.get("kwargs", {})}
 
 
-@pytest.mark.parametrize("profile", ["classic", "hardened"])
+@pytest.mark.parametrize(
+    "profile",
+    # test_goldens.py has the differences between the profiles.
+    ["classic", pytest.param("hardened", marks=pytest.mark.thorough)],
+)
 @pytest.mark.parametrize("name", RENDERS)
 def test_a_real_template_renders_as_transformers_renders_it(name: str, profile: str) -> None:
     golden = read(f"renders/{name}")

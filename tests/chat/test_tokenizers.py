@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +16,10 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from streamdec.loading.factory import load_tokenizer
-from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.chat import cases
-from tests.support.files import LLAMA_TOKENS, gguf, rank_file, sentencepiece, tekken
+from tests.support.files import FORMATS, small_gguf, write_format
+from tests.support.pages import DEMO as DEMO_FOLDER
+from tests.support.pages import printed_by
 
 pytest.importorskip("tiktoken")
 pytest.importorskip("sentencepiece")
@@ -31,39 +28,13 @@ USER = [{"role": "user", "content": "hello world"}]
 SOURCE = (
     "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ eos_token }}"
 )
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
-DEMO = Path(sys.modules["streamdec"].__file__ or "").parent / "loading" / "demo" / "tokenizer.json"
-
-
-def gguf_with(**templates: str) -> bytes:
-    """A GGUF file; ``default`` is its template, others have their name."""
-    texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
-    values = {"model": "llama", "tokens": texts, "token_type": types, "scores": scores}
-    ids = {"bos_token_id": 1, "eos_token_id": 2}
-    named = [(f"tokenizer.ggml.{key}", value) for key, value in (values | ids).items()]
-    keys = {"default": "tokenizer.chat_template"}
-    more = [
-        (keys.get(name, f"tokenizer.chat_template.{name}"), text)
-        for name, text in templates.items()
-    ]
-    return gguf([*named, *more])
-
-
-FORMATS: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
-    "huggingface": ("tokenizer.json", DEMO.read_bytes, {}),
-    "tekken": ("tekken.json", lambda: json.dumps(tekken()).encode(), {}),
-    "tiktoken": ("small.tiktoken", rank_file, {"encoding": SMALL}),
-    "sentencepiece": ("tokenizer.model", sentencepiece, {}),
-    "gguf": ("a.gguf", lambda: gguf_with(), {}),
-}
-"""The file of each format, its content, and what is needed to load it."""
+DEMO = DEMO_FOLDER / "tokenizer.json"
 
 
 def load(folder: Path, format_: str = "huggingface", **options: Any) -> LoadedTokenizer:
     """A tokenizer of ``format_`` in ``folder``."""
-    name, content, needed = FORMATS[format_]
-    (folder / name).write_bytes(content())
-    return load_tokenizer(folder, fast="off", **needed, **options)
+    path, needed = write_format(folder, format_)
+    return load_tokenizer(path, fast="off", **needed, **options)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -76,23 +47,6 @@ def test_every_format_renders_and_encodes(format_: str, tmp_path: Path) -> None:
     assert ids == list(tokenizer.encode(text, add_special_tokens=False))
     assert tokenizer.decode(ids, skip_special_tokens=False).strip() == text
     assert pickle.loads(pickle.dumps(tokenizer)).apply_chat_template(USER) == text
-
-
-def test_the_options_are_those_of_render(tmp_path: Path) -> None:
-    (tmp_path / "chat_template.jinja").write_text(
-        "{{ tools | length }}{{ documents[0].title }}{{ add_generation_prompt }}{{ x }}",
-        encoding="utf-8",
-    )
-    tokenizer = load(tmp_path)
-    options: dict[str, Any] = {
-        "tools": [cases.WEATHER],
-        "documents": [{"title": "T"}],
-        "add_generation_prompt": True,
-        "x": 7,
-    }
-    assert tokenizer.apply_chat_template(USER, **options) == "1TTrue7"
-    literal = tokenizer.apply_chat_template(USER, chat_template="L{{ x }}", x=1)
-    assert literal == "L1"
 
 
 def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path: Path) -> None:
@@ -166,7 +120,9 @@ def test_a_bad_option_leaves_the_template_as_it_is(tmp_path: Path) -> None:
 
 def test_a_gguf_file_carries_its_template_and_its_tokens(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
-    path.write_bytes(gguf_with(default=SOURCE, tool_use="T"))
+    path.write_bytes(
+        small_gguf({"tokenizer.chat_template": SOURCE, "tokenizer.chat_template.tool_use": "T"})
+    )
     (tmp_path / "chat_template.jinja").write_text("beside", encoding="utf-8")
     tokenizer = load_tokenizer(path)
     bos, eos = tokenizer.special_tokens.bos_token, tokenizer.special_tokens.eos_token
@@ -174,16 +130,6 @@ def test_a_gguf_file_carries_its_template_and_its_tokens(tmp_path: Path) -> None
     assert tokenizer.apply_chat_template(USER) == f"{bos}<user>hello world{eos}"
     assert tokenizer.apply_chat_template(USER, tools=[]) == "T"
     assert str(path) in str(tokenizer.get_chat_template().origin)
-
-
-def test_a_tokenizer_whose_files_name_no_tokens_has_its_own(tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, "sentencepiece", chat_template="{{ bos_token }}{{ eos_token }}")
-    special = tokenizer.special_tokens
-    assert special.bos_token == "<s>"
-    assert tokenizer.apply_chat_template(USER) == f"{special.bos_token}{special.eos_token}"
-
-
-# --- no template ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -204,7 +150,7 @@ def test_without_a_template_one_can_be_given_for_each_rendering(
 
 def test_a_tokenizer_that_was_not_loaded_reports_it(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
-    path.write_bytes(gguf_with(default="T"))
+    path.write_bytes(small_gguf({"tokenizer.chat_template": "T"}))
     for tokenizer in (HuggingFaceTokenizer(DEMO), GGUFTokenizer(path)):
         for call in (tokenizer.get_chat_template, tokenizer.set_chat_template):
             with pytest.raises(ChatTemplateError, match="was not made by load_tokenizer"):
@@ -213,17 +159,11 @@ def test_a_tokenizer_that_was_not_loaded_reports_it(tmp_path: Path) -> None:
             tokenizer.apply_chat_template(USER)
 
 
-# --- messages of OpenAI's clients -----------------------------------------------------------------
-
-
 def test_messages_of_openais_clients_are_made_what_the_template_takes(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, chat_template="{% for m in messages %}<{{ m.content }}>{% endfor %}")
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
     assert tokenizer.apply_chat_template(messages, openai=True) == "<a>"
     assert tokenizer.apply_chat_template(messages) == "<[{'type': 'text', 'text': 'a'}]>"
-
-
-# --- what loading reads ---------------------------------------------------------------------------
 
 
 LOADING = """
@@ -238,10 +178,4 @@ print(tokenizer.apply_chat_template([{{"role": "user", "content": "Hi"}}]))
 def test_loading_needs_no_jinja2_and_reads_no_template(tmp_path: Path) -> None:
     shutil.copy(DEMO, tmp_path / "tokenizer.json")
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "-c", LOADING.format(path=str(tmp_path))],
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-    )
-    assert run.stdout.splitlines() == ["[]", "T"]
+    assert printed_by(LOADING.format(path=str(tmp_path))) == ["[]", "T"]

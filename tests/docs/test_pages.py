@@ -37,7 +37,7 @@ RUN_BY = {
     "docs/how-to/serve-sse.md": ["tests/integrations/wire/test_page.py"],
     "docs/how-to/train.md": ["tests/bulk/test_rollouts.py"],
     "docs/how-to/your-engine.md": ["tests/integrations/moving/test_page.py"],
-    "docs/reference/metrics.md": ["tests/metrics/test_docs.py"],
+    "docs/reference/metrics.md": ["tests/metrics/test_metrics.py"],
     "docs/tutorial.md": ["tests/docs/test_serve_page.py"],
 }
 """The tests that run the blocks of a page, where it is not this one."""

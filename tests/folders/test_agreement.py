@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
-from tests.support.files import sentencepiece, small_gguf, tekken, write_json
+from tests.support.files import write_format, write_json
 from tests.support.zoo import ZOO
 
 JSON: dict[str, Any] = json.loads(ZOO["byte_level_trained"]().to_str())
@@ -24,7 +23,6 @@ LAST = max(VOCAB, key=VOCAB.__getitem__)
 MERGES = [" ".join(pair) for pair in JSON["model"]["merges"]]
 ROLES = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 ADDED = {text: SIZE + i for i, text in enumerate(("<s>", "</s>", "<pad>"))}
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def healthy(folder: Path, **config: Any) -> Path:
@@ -162,35 +160,15 @@ def test_a_class_with_its_own_way_needs_transformers(
 def test_other_formats_are_compared_too(tmp_path: Path) -> None:
     pytest.importorskip("tiktoken")
     pytest.importorskip("sentencepiece")
-    contents = {
-        "a.gguf": small_gguf(),
-        "tekken.json": json.dumps(tekken()).encode(),
-        "tokenizer.model": sentencepiece(),
-    }
-    for name, content in contents.items():
-        folder = tmp_path / name.partition(".")[0]
+    for format_ in ("gguf", "tekken", "sentencepiece"):
+        folder = tmp_path / format_
         folder.mkdir()
-        (folder / name).write_bytes(content)
+        write_format(folder, format_)
         text = load_tokenizer(folder, fast="off").id_to_token(1)
         write_json(folder / "added_tokens.json", {text: 1})
-        if name != "tokenizer.model":  # other spellings, as of bytes, are not compared
+        if format_ != "sentencepiece":  # other spellings, as of bytes, are not compared
             write_json(folder / "vocab.json", {"nowhere": 0, "é": 1})
         load_tokenizer(folder, fast="off")
         write_json(folder / "added_tokens.json", {text: 2})
         with pytest.warns(StreamdecWarning, match=r"contradict it: added_tokens\.json has id 2"):
             load_tokenizer(folder, fast="off")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["qwen3", "gpt2", "phi-2", "mistral-7b-v0.1", "kimi-k2"])
-def test_real_folders_agree(name: str, tmp_path: Path) -> None:
-    folder = SHARED / "tokenizers" / name
-    if not folder.is_dir():
-        pytest.skip("the folder of real tokenizers is not here")
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    if (tmp_path / "tokenizer.json").exists():
-        model = json.loads((tmp_path / "tokenizer.json").read_text("utf-8"))["model"]
-        write_json(tmp_path / "vocab.json", model["vocab"])
-        pairs = (p if isinstance(p, str) else " ".join(p) for p in model["merges"])
-        lines(tmp_path, "merges.txt", ["#version: 0.2", *pairs])
-    load_tokenizer(tmp_path, fast="off")

@@ -16,9 +16,9 @@ from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
-from tests.support.files import sentencepiece, shared, write_json
+from tests.support.files import sentencepiece, write_json
 
-library = pytest.importorskip("sentencepiece")
+pytest.importorskip("sentencepiece")
 
 OPTIONS = {"byte_fallback": True, "vocab_size": 600, "control_symbols": ["[INST]"]}
 
@@ -32,24 +32,6 @@ def folder_of(path: Path, model: bytes | None = None, **config: Any) -> Path:
 
 def special(content: str, special: bool = True) -> dict[str, Any]:
     return {"content": content, "special": special, "normalized": False}
-
-
-@pytest.mark.parametrize(
-    "path", [None, *(path for path in shared("*/*.model*") if "sp" in path.parent.name)]
-)
-def test_the_fields_of_a_model_are_those_of_the_library(path: Path | None) -> None:
-    small = [sentencepiece(**OPTIONS), sentencepiece(model_type="unigram", vocab_size=120)]
-    for content in [path.read_bytes()] if path else small:
-        processor = library.SentencePieceProcessor(model_proto=content)
-        proto = ModelProto.parse(content)
-        assert len(proto.pieces) == processor.GetPieceSize()
-        for i in range(0, len(proto.pieces), 1 + len(proto.pieces) // 2_000):
-            piece = proto.pieces[i]
-            assert piece.text == processor.IdToPiece(i)
-            assert piece.score == processor.GetScore(i)
-            kind = (processor.IsControl(i), processor.IsByte(i), processor.IsUnknown(i))
-            assert kind == (piece.kind == 3, piece.kind == 6, piece.kind == 2)
-        assert proto.roles["eos_token"] == processor.IdToPiece(processor.eos_id())
 
 
 @example(data=b"\x0a\x05\x0a\x01a\x12\x00")  # a score of no bytes

@@ -6,22 +6,19 @@ import base64
 import json
 import os
 import random
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning
-from streamdec.folders.tokenizer_config import ROLES
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers._base import BaseTokenizer
+from tests.support import made_folders
 from tests.support.files import write_json
-from tests.support.made_folders import digest
 
 GOLDENS = Path(os.environ.get("CLASS_GOLDENS", Path(__file__).parent / "data" / "classes.jsonl"))
 """Made by ``scripts/make_class_goldens.py``."""
@@ -34,7 +31,7 @@ FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 def load(folder: Path) -> BaseTokenizer:
     """The tokenizer without transformers, which would make those that are refused here."""
-    with warnings.catch_warnings(), mock.patch.dict(sys.modules, {"transformers": None}):
+    with made_folders.without_transformers(), warnings.catch_warnings():
         warnings.simplefilter("ignore", StreamdecWarning)
         return load_tokenizer(folder, fast="off")  # type: ignore[return-value]
 
@@ -55,26 +52,13 @@ def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
     return tokenizer
 
 
-def seen(tokenizer: BaseTokenizer, ids: list[list[int]] | None = None) -> dict[str, Any]:
+def seen(tokenizer: BaseTokenizer, ids: list[list[int]]) -> dict[str, Any]:
     """Everything that the goldens have; ``ids`` are decoded after those of the texts."""
-    special = tokenizer.special_tokens
-    roles = {role: text for role in ROLES if (text := getattr(special, role)) is not None}
-    found = [list(tokenizer.encode(text).ids) for text in FACTS["texts"]] + (ids or [])
-    return {
-        "added": added(tokenizer),
-        "roles": {role: [text, tokenizer.token_to_id(text)] for role, text in roles.items()},
-        "ids": found,
-        "with_special": list(tokenizer.encode(FACTS["texts"][0], add_special_tokens=True).ids),
-        "text": [tokenizer.decode(i, skip_special_tokens=False) for i in found],
-        "skipped": [tokenizer.decode(i, skip_special_tokens=True) for i in found],
-    }
-
-
-def added(tokenizer: BaseTokenizer) -> dict[str, list[Any]]:
-    if not isinstance(tokenizer, HybridTokenizer):
-        return {}
-    tokens = tokenizer._tokenizer.get_added_tokens_decoder()
-    return {str(i): [getattr(t, flag) for flag in FLAGS] for i, t in sorted(tokens.items())}
+    added = {}
+    if isinstance(tokenizer, HybridTokenizer):
+        tokens = tokenizer._tokenizer.get_added_tokens_decoder()
+        added = {str(i): [getattr(t, flag) for flag in FLAGS] for i, t in sorted(tokens.items())}
+    return {"added": added, **made_folders.seen(tokenizer, ids)}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['class']}-{row['form']}")
@@ -108,6 +92,6 @@ def test_a_real_folder_is_that_of_transformers(row: dict[str, Any]) -> None:
     tokenizer = load(folder)
     draw = random.Random(1)
     ids = [[draw.randrange(row["size"]) for _ in range(12)] for _ in range(4)]
-    found = {key: digest(value) for key, value in seen(tokenizer, ids).items()}
+    found = {key: made_folders.digest(value) for key, value in seen(tokenizer, ids).items()}
     same = found == {key: row[key] for key in found}
     assert same != (row["folder"] in DIFFERENT), found

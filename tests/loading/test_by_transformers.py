@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, load_tokenizer
 from streamdec.backends.transformers_object import TransformersTokenizer
-from streamdec.errors import EncodeError, MissingExtraError, TokenizerLoadError
+from streamdec.errors import EncodeError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import detect_format
 from tests.support.files import sentencepiece, write_json
@@ -77,21 +76,6 @@ SLOW: dict[str, Callable[[Path], None]] = {
     "M2M100Tokenizer": m2m100,
 }
 FOLDERS = FAST | SLOW
-
-
-@pytest.mark.parametrize(
-    "name", ["M2M100Tokenizer", "BertTokenizer"]
-)  # test_matrix.py has all classes
-def test_without_transformers_the_error_says_how_to_install_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    FOLDERS[name](tmp_path)
-    with pytest.raises(
-        MissingExtraError, match=r"pip install 'streamdec\[transformers\]'"
-    ) as error:
-        load_tokenizer(tmp_path)
-    assert str(tmp_path) in str(error.value)
 
 
 def test_a_vocabulary_without_a_class_is_refused(tmp_path: Path) -> None:

@@ -7,42 +7,25 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamdec.backends import rank_files
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import (
-    MissingExtraError,
-    StreamdecWarning,
-    TokenizerLoadError,
-)
-from streamdec.loading.detect import detect_format
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
-from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec
+from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
-from tests.support.files import (
-    SHARED,
-    rank_file,
-    shared_folders,
-    tekken,
-    write_json,
-)
+from tests.support.files import FORMATS, SMALL, rank_file, tekken, write_format, write_json
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
 
 pytest.importorskip("tiktoken")
-
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
-FOLDERS = shared_folders()
-OF_EACH_FORMAT = [
-    path
-    for path in FOLDERS
-    if path.name in {"gpt2", "kimi-k2", "mistral-7b-sp-v1", "mistral-nemo-tekken", "gguf-bert-bge"}
-]
 
 
 def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> None:
@@ -68,24 +51,21 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_wish_from_outside")
-@pytest.mark.filterwarnings("ignore:.*added tokens have other ids")
-@pytest.mark.parametrize("folder", [pytest.param(path, id=path.name) for path in OF_EACH_FORMAT])
-def test_a_real_tokenizer_has_a_report(folder: Path) -> None:
-    tokenizer = load_tokenizer(folder, fast="off", apply_tokenizer_config=False)
-    found = detect_format(folder)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_has_a_report(format_: str, tmp_path: Path) -> None:
+    path, options = write_format(tmp_path, format_)
+    tokenizer = load_tokenizer(path, fast="off", **options)
     report = tokenizer.report
     assert route_of(tokenizer) == "bytes"
     assert isinstance(tokenizer, LoadedTokenizer)
-    assert (report.format, report.requested) == (found.format, "off")
-    assert report.requested_by == "argument"
+    assert (report.format, report.requested, report.requested_by) == (format_, "off", "argument")
     assert report.versions.keys() >= {"python", "tokenizers"}
     assert sum(report.seconds.values()) > 0
-    if found.format == "gguf":
+    if format_ == "gguf":
         assert report.sha256 is None
     else:
-        assert report.sha256 == hashlib.sha256(found.path.read_bytes()).hexdigest()
-    if found.format != "gguf":
-        assert report.active == ACTIVE.get(found.format, "huggingface")
+        assert report.active == ACTIVE.get(format_, "huggingface")
+        assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_an_unknown_mode_is_the_same_for_all(
@@ -143,20 +123,16 @@ def test_a_name_never_goes_to_the_network(name: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt-4", "cl100k_base"])
-def test_a_name_is_served_from_the_cache(name: str, cache: Path) -> None:
-    path = SHARED / "cl100k_base/cl100k_base.tiktoken"
-    if not path.exists():
-        pytest.skip("the folder of real tokenizers is not here")
-    url = ENCODINGS["cl100k_base"].files[0].url
-    (cache / hashlib.sha1(url.encode()).hexdigest()).write_bytes(path.read_bytes())
-    tokenizer = load_tokenizer(name, fast="off")
-    assert tokenizer.encode("Hello world").ids == (9906, 1917)
-    report = tokenizer.report
-    assert (report.active, report.reason) == (
-        "tiktoken",
-        "the encoding cl100k_base",
-    )
-    assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+def test_a_name_is_served_from_the_cache(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RankFile(hashlib.sha256(rank_file()).hexdigest(), "https://example.org/a.tiktoken")
+    spec = replace(SMALL, name="cl100k_base", files=(file,))
+    monkeypatch.setattr(rank_files, "ENCODINGS", {"cl100k_base": spec})
+    (cache / hashlib.sha1(file.url.encode()).hexdigest()).write_bytes(rank_file())
+    report = load_tokenizer(name, fast="off").report
+    assert (report.active, report.reason) == ("tiktoken", "the encoding cl100k_base")
+    assert report.sha256 == file.sha256
 
 
 def test_a_table_that_differs_warns_at_once(

@@ -44,11 +44,7 @@ INSTALL = "; models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'"
     ],
 )
 def test_a_name_that_is_nothing_says_where_it_was_looked_for(
-    name: str,
-    said: list[str],
-    not_said: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    name: str, said: list[str], not_said: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,9 +20,10 @@ from streamdec.loading import places, untrusted
 from streamdec.loading.trial_main import MAX_GROWTH, decoder_growth
 from streamdec.loading.untrusted import limits_for
 from streamdec.preflight import inspect
-from streamdec.tokenizers import EncodingSpec, HybridTokenizer
+from streamdec.tokenizers import HybridTokenizer
 from tests.support import files
 from tests.support.pages import ROOT
+from tests.support.processes import unharmed
 from tests.support.zoo import ZOO, shared_tokenizers
 
 SMALL = ChildLimits(memory=512 << 20, cpu_seconds=20, wall_seconds=60.0, answer=1 << 16)
@@ -108,30 +108,13 @@ MORE: dict[str, tuple[bytes, str]] = {
 }
 
 
-def children() -> set[int]:
-    """The child processes of this process, ended ones included."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid():
-            found.add(int(stat.parent.name))
-    return found
-
-
 @pytest.fixture
-def unharmed() -> Iterator[None]:
-    """Afterwards, this process has no more descriptors and children than before."""
-    before = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else 0
-    running = children()
-    yield
-    assert children() <= running
-    assert before == 0 or len([*Path("/proc/self/fd").iterdir()]) <= before
+def _unharmed() -> Iterator[None]:
+    with unharmed():
+        yield
 
 
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 @pytest.mark.parametrize(
     "name", [*HOSTILE, *(pytest.param(name, marks=pytest.mark.thorough) for name in MORE)]
 )
@@ -162,7 +145,7 @@ def test_a_child_that_takes_too_long_or_cannot_begin(monkeypatch: pytest.MonkeyP
         load_tokenizer("demo", untrusted=1)  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
     content, _ = HOSTILE["a panic across the border"]
     (tmp_path / "tokenizer.json").write_bytes(content)
@@ -174,38 +157,20 @@ def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
 # --- other files ----------------------------------------------------------------------------------
 
 
-def of_every_format(folder: Path) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """A file of each format, and the options to load it with."""
-    spec = EncodingSpec(
-        "mine", r"\w+|\W", special_tokens={"<|end|>": 300}, begins_with=("<|end|>",)
-    )
-    made: dict[str, tuple[bytes, dict[str, Any]]] = {
-        "tokenizer.json": (ZOO["byte_level_trained"]().to_str().encode(), {}),
-        "mine.tiktoken": (files.rank_file(), {"encoding": spec}),
-        "tekken.json": (json.dumps(files.tekken()).encode(), {}),
-        "tokenizer.model": (files.sentencepiece(), {}),
-        "model.gguf": (files.small_gguf(), {}),
-    }
-    for name, (content, _) in made.items():
-        (folder / name).write_bytes(content)
-    return {name: (folder / name, options) for name, (_, options) in made.items()}
-
-
 @pytest.mark.parametrize(
-    "name",
+    "format_",
     [
-        *("tokenizer.json", "mine.tiktoken"),
-        *(
-            pytest.param(name, marks=pytest.mark.thorough)
-            for name in ("tekken.json", "tokenizer.model", "model.gguf")
-        ),
+        pytest.param(
+            name, marks=[] if name in ("huggingface", "tiktoken") else pytest.mark.thorough
+        )
+        for name in files.FORMATS
     ],
 )
-@pytest.mark.usefixtures("unharmed")
+@pytest.mark.usefixtures("_unharmed")
 def test_any_other_file_loads_as_without_a_trial(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, options = of_every_format(tmp_path)[name]
+    path, options = files.write_format(tmp_path, format_)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokenizers.py").write_text("raise SystemExit")  # not imported by the child
     trusted = load_tokenizer(path, fast="off", **options)
@@ -242,14 +207,11 @@ def test_files_of_the_hub_are_untrusted(tmp_path: Path, monkeypatch: pytest.Monk
     load_tokenizer(tmp_path, fast="off")
 
 
-# --- fastokens ------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(find_spec("fastokens") is None, reason="fastokens (extra fast)")
 def test_fastokens_is_built_in_the_child_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, _ = of_every_format(tmp_path)["tokenizer.json"]
+    path, _ = files.write_format(tmp_path, "huggingface")
     load = untrusted.try_loading
 
     def failing(path: str, options: dict[str, Any], **limits: Any) -> None:

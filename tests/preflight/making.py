@@ -12,8 +12,6 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-__all__ = ["CHATML", "SHARED", "Parts", "added", "control", "shared_snapshots"]
-
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 """The folder of real snapshots beside the repository; it may be missing."""
 CHATML = (

@@ -13,9 +13,7 @@ from streamdec.preflight import effective_stop_tokens, inspect
 from streamdec.preflight.examples import write_example
 from tests.cli.running import run
 from tests.preflight.changes import (
-    CALLING,
     CASES,
-    FORGETTING,
     METASPACE,
     both,
     config,
@@ -27,33 +25,21 @@ from tests.preflight.changes import (
 from tests.preflight.making import CHATML, Parts, control
 
 ALL = "vLLM, SGLang and transformers"
+CLOSING = "stop at the template's end of turn, 258 <|im_end|>"
+OPENING = (
+    "stop at the token that begins the next turn, 257 <|im_start|> "
+    "(the template writes no end of turn)"
+)
+WRITES_NONE = "stop at the end of a turn: the template writes no token at the end of a turn"
 
 
 @pytest.mark.parametrize(
     ("change", "stops", "answer"),
     [
-        (say(), True, f"yes: {ALL} stop at the template's end of turn, 258 <|im_end|>"),
-        (
-            generation(eos_token_id=256),
-            False,
-            "no: transformers does not stop at the template's end of turn, 258 <|im_end|>",
-        ),
-        (
-            CASES["EOS_TURN_PRIMER_IN_STOP_SET"][1],
-            True,
-            (
-                f"yes: {ALL} stop at the token that begins the next turn, 257 <|im_start|> "
-                "(the template writes no end of turn)"
-            ),
-        ),
-        (
-            template("{{ messages | length }}"),
-            None,
-            (
-                f"unknown whether {ALL} stop at the end of a turn: "
-                "the template writes no token at the end of a turn"
-            ),
-        ),
+        (say(), True, f"yes: {ALL} {CLOSING}"),
+        (generation(eos_token_id=256), False, f"no: transformers does not {CLOSING}"),
+        (CASES["EOS_TURN_PRIMER_IN_STOP_SET"], True, f"yes: {ALL} {OPENING}"),
+        (template("{{ messages | length }}"), None, f"unknown whether {ALL} {WRITES_NONE}"),
         (say(chat_template=None), None, "there is no chat template"),
         (template(CHATML + "{% for"), None, "the template cannot be read, line 1: "),
         (template("{{ raise_exception('not today') }}"), None, "not today"),
@@ -96,11 +82,8 @@ def test_without_rendering_the_answer_is_unknown(tmp_path: Path) -> None:
     )
 
 
-# --- the text -------------------------------------------------------------------------------------
-
-
 def test_infos_are_shown_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = str(control(CASES["PAD_EQUALS_EOS"][1]).write(tmp_path))
+    folder = str(control(CASES["PAD_EQUALS_EOS"]).write(tmp_path))
     plain = run(monkeypatch, "preflight", folder).out.splitlines()
     verbose = run(monkeypatch, "preflight", folder, "--verbose").out.splitlines()
     line = "info PAD_EQUALS_EOS (transformers)"
@@ -139,9 +122,6 @@ def test_of_many_subfolders_the_first_are_read(
         inspect(tmp_path)
 
 
-# --- the models of the documentation --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "codes"),
     [
@@ -166,23 +146,25 @@ def test_each_example_has_the_mistake_of_its_model(
         assert tokenizer.decode(tokenizer.encode("hi").ids) == "hi"
 
 
-# --- what it learned ------------------------------------------------------------------------------
-
-
-def finding_of(code: str, change: Callable[[Parts], object], folder: Path) -> str:
-    [found] = [f for f in inspect(control(change).write(folder)).findings if f.code == code]
-    return str(found)
-
-
-def test_the_end_of_a_tool_call_is_named(tmp_path: Path) -> None:
-    text = finding_of("EOS_TOOL_CALL_NOT_STOPPED", template(CALLING), tmp_path)
-    assert "259 '<|pad|>', 257 '<|im_start|>'; vllm 0.33.0 stops on 258 '<|im_end|>'" in text
-
-
-def test_the_difference_in_earlier_turns_is_shown(tmp_path: Path) -> None:
-    text = finding_of("CHAT_TEMPLATE_REWRITES_TURNS", template(FORGETTING), tmp_path)
-    assert "an answer, a system message, an answer with reasoning" in text
-    assert "assistant<think>" in text
+@pytest.mark.parametrize(
+    ("code", "parts"),
+    [
+        (
+            "EOS_TOOL_CALL_NOT_STOPPED",
+            ["259 '<|pad|>', 257 '<|im_start|>'; vllm 0.33.0 stops on 258 '<|im_end|>'"],
+        ),
+        (
+            "CHAT_TEMPLATE_REWRITES_TURNS",
+            ["an answer, a system message, an answer with reasoning", "assistant<think>"],
+        ),
+        ("EOS_TURN_PRIMER_IN_STOP_SET", ["chat_template opens the next turn 257 '<|im_start|>'"]),
+    ],
+)
+def test_the_text_of_a_finding_shows_the_difference(
+    code: str, parts: list[str], tmp_path: Path
+) -> None:
+    [found] = [f for f in inspect(control(CASES[code]).write(tmp_path)).findings if f.code == code]
+    assert [part for part in parts if part in str(found)] == parts
 
 
 @pytest.mark.filterwarnings("ignore:.*a decoder that cannot read the vocabulary")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.edits import json_edit
 from streamdec.preflight import (
     cross_ref_files,
     discover_added_tokens,
@@ -28,8 +30,6 @@ from streamdec.preflight.examples import EXAMPLES, write_example
 from streamdec.preflight.preflight_report import RULES
 from tests.preflight.changes import CASES
 from tests.preflight.making import control, shared_snapshots
-
-# --- changes --------------------------------------------------------------------------------------
 
 NAMES = (
     *("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"),
@@ -59,66 +59,17 @@ BYTES = (
     b'{"eos_token_id": ' + b"9" * 6000 + b"}",
 )
 
-paths = st.lists(st.one_of(st.sampled_from(KEYS), st.integers(0, 3)), min_size=1, max_size=4)
-names = st.sampled_from(NAMES)
-corruptions = st.lists(
-    st.one_of(
-        st.tuples(st.just("bytes"), names, st.sampled_from(BYTES)),
-        st.tuples(st.just("cut"), names, st.floats(0, 1)),
-        st.tuples(st.just("flip"), names, st.floats(0, 1), st.integers(0, 255)),
-        st.tuples(st.just("set"), names, paths, st.sampled_from(ODD)),
-        st.tuples(st.just("folder"), names),
-    ),
-    min_size=1,
-    max_size=4,
-)
-"""What is done to a folder, one thing after the other."""
+EDIT = json_edit([*ODD, *KEYS])
 
 
-def corrupt(folder: Path, what: tuple[Any, ...]) -> None:
-    """Make one change; nothing if there is no such file."""
-    kind, name, *rest = what
-    path = folder / name
+def corrupt(folder: Path, draw: random.Random) -> None:
+    """Change one file of a folder, or write one that is not there."""
+    path = folder / draw.choice(NAMES)
     path.parent.mkdir(exist_ok=True)
-    if path.is_dir():
-        return
-    content = path.read_bytes() if path.exists() else b""
-    if kind == "bytes":
-        path.write_bytes(rest[0])
-    elif kind == "cut":
-        path.write_bytes(content[: int(rest[0] * len(content))])
-    elif kind == "flip" and content:
-        place = int(rest[0] * (len(content) - 1))
-        path.write_bytes(content[:place] + bytes([rest[1]]) + content[place + 1 :])
-    elif kind == "folder":
-        path.unlink(missing_ok=True)
-        path.mkdir()
-    elif kind == "set":
-        try:
-            data = json.loads(content or b"{}")
-        except (ValueError, RecursionError):
-            return
-        path.write_bytes(json.dumps(_set(data, rest[0], rest[1])).encode())
+    content = path.read_bytes() if path.exists() else b"{}"
+    is_edited = draw.random() < 0.9
+    path.write_bytes(EDIT(content, draw) if is_edited else draw.choice(BYTES))
 
-
-def _set(data: Any, path: list[Any], value: Any) -> Any:
-    """``data`` with ``value`` at the path, or at the part of the path that exists."""
-    place = data
-    for step in path[:-1]:
-        if isinstance(place, dict):
-            place = place.setdefault(str(step), {})
-        elif isinstance(place, list) and isinstance(step, int) and step < len(place):
-            place = place[step]
-        else:
-            return data
-    if isinstance(place, dict):
-        place[str(path[-1])] = value
-    elif isinstance(place, list):
-        place.append(value)
-    return data
-
-
-# --- the law --------------------------------------------------------------------------------------
 
 ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6")
 
@@ -129,30 +80,30 @@ def _bases() -> list[str | Path]:
     return [*CASES, *EXAMPLES, *(p for p in real if (p / "tokenizer.json").stat().st_size < 50_000)]
 
 
-def _write_corrupted(base: str | Path, changes: list[tuple[Any, ...]], folder: Path) -> Path:
-    """Write a base with ``changes``, and return its folder."""
+def _write_corrupted(base: str | Path, draw: random.Random, folder: Path) -> Path:
+    """Write a base with a few changes, and return its folder."""
     if base in EXAMPLES:
         folder = write_example(str(base), folder)
     elif isinstance(base, str):
-        control(CASES[base][1]).write(folder)
+        control(CASES[base]).write(folder)
     else:
         for path in base.rglob("*"):  # without the modes, which may forbid writing
             if path.is_file():
                 target = folder / path.relative_to(base)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
-    for change in changes:
-        corrupt(folder, change)
+    for _ in range(draw.randint(1, 4)):
+        corrupt(folder, draw)
     return folder
 
 
 @pytest.mark.filterwarnings("ignore:.*may stop on more ids than these")
-@given(st.deferred(lambda: st.sampled_from(_bases())), corruptions)
+@given(st.deferred(lambda: st.sampled_from(_bases())), st.integers(0, 2**32))
 def test_every_corrupted_folder_has_a_report_and_every_question_an_answer(
-    base: str | Path, changes: list[tuple[Any, ...]]
+    base: str | Path, seed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder = _write_corrupted(base, changes, Path(name))
+        folder = _write_corrupted(base, random.Random(seed), Path(name))
         report = inspect(folder, engines=ENGINES, render=False)
         json.dumps(report.to_dict(), allow_nan=False)
         assert inspect(folder, engines=ENGINES, render=False).to_dict() == report.to_dict()

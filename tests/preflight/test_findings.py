@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from streamdec import load_tokenizer
 from streamdec.preflight import Report, inspect
 from streamdec.preflight.preflight_report import RULES, SEVERITIES
 from tests.preflight.changes import (
     CASES,
+    GRAVER,
     NEAR_MISSES,
     RENDERED,
     both,
     config,
     drop,
-    entry,
-    own,
+    ending,
     say,
     template,
 )
@@ -50,28 +49,19 @@ def test_nothing_is_found_in_the_control(clean: Report) -> None:
 def test_a_finding_fires_in_the_snapshot_made_for_it(
     code: str, tmp_path: Path, clean: Report
 ) -> None:
-    severity, change = CASES[code]
-    report = inspect(control(change).write(tmp_path), render=code in RENDERED)
+    report = inspect(control(CASES[code]).write(tmp_path), render=code in RENDERED)
     found = [finding for finding in report.findings if finding.code == code]
-    assert [finding.severity for finding in found][:1] == [severity], report.findings
+    assert found[0].severity == GRAVER.get(code, RULES[code].severity)
     assert all(each.engines and each.action and each.evidence for each in found)
     assert code not in clean.codes
     json.dumps(report.to_dict(), allow_nan=False)
     check(tmp_path, report)
 
 
-@pytest.mark.parametrize(
-    ("code", "change"),
-    [
-        pytest.param(code, change, id=f"{code}: {why}")
-        for code, changes in NEAR_MISSES.items()
-        for why, change in changes.items()
-    ],
-)
-def test_a_near_miss_is_not_a_finding(
-    code: str, change: Callable[[Parts], object], tmp_path: Path
-) -> None:
-    report = inspect(control(change).write(tmp_path), render=code in RENDERED)
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_near_miss_is_not_a_finding(name: str, tmp_path: Path) -> None:
+    code = name.partition(":")[0]
+    report = inspect(control(NEAR_MISSES[name]).write(tmp_path), render=code in RENDERED)
     assert code not in report.codes, [str(f) for f in report.findings if f.code == code]
 
 
@@ -80,7 +70,7 @@ def test_every_rule_has_a_snapshot() -> None:
 
 
 def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
-    change = both(CASES["PAD_EQUALS_EOS"][1], CASES["EOS_ID_UNKNOWN"][1], drop("chat_template"))
+    change = both(CASES["PAD_EQUALS_EOS"], CASES["EOS_ID_UNKNOWN"], drop("chat_template"))
     report = inspect(control(change).write(tmp_path), render=False)
     order = [SEVERITIES.index(finding.severity) for finding in report.findings]
     assert order == sorted(order, reverse=True)
@@ -90,7 +80,7 @@ def test_the_most_severe_findings_are_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["transformers@4.57.6", "vllm@0.19.1"])
 def test_a_fault_of_old_versions_is_an_error_only_for_them(engine: str, tmp_path: Path) -> None:
-    folder = control(CASES["EXTRA_SPECIAL_TOKENS_LIST"][1]).write(tmp_path)
+    folder = control(CASES["EXTRA_SPECIAL_TOKENS_LIST"]).write(tmp_path)
     for asked, severity in ((engine, "error"), ("sglang@0.5.10", "info")):
         [finding] = inspect(folder, engines=(asked,), render=False).findings
         assert (finding.code, finding.severity) == ("EXTRA_SPECIAL_TOKENS_LIST", severity)
@@ -111,12 +101,6 @@ def test_an_entry_that_is_not_a_token_is_a_finding(entry: Any, tmp_path: Path) -
     change = both(lambda parts: parts.decoder.update({"270": entry}))
     report = inspect(control(change).write(tmp_path), render=False)
     assert report.codes == {"ADDED_TOKENS_DECODER_SHAPE"}
-
-
-def test_an_unknown_variable_in_a_guarded_branch_is_accepted(tmp_path: Path) -> None:
-    guarded = "{% if helper is defined %}{{ helper() }}{% endif %}"
-    report = inspect(control(template(CHATML + guarded)).write(tmp_path), render=False)
-    assert report.codes == {"CHAT_TEMPLATE_NEEDS_KWARGS"}
 
 
 def test_without_jinja2_the_report_says_that_the_template_was_not_looked_at(
@@ -140,36 +124,44 @@ def test_a_failed_child_process_is_not_a_finding_about_the_template(
     assert "temporarily unavailable" in finding.evidence[0].note
 
 
-def test_a_named_template_is_rendered_too(tmp_path: Path) -> None:
-    hostile = CHATML + "{{ 'a' * 4000000000 }}"
-    listed = [{"name": "default", "template": CHATML}, {"name": "rag", "template": hostile}]
-    report = inspect(control(say(chat_template=listed)).write(tmp_path))
-    [finding] = [f for f in report.findings if f.severity == "error"]
-    assert finding.code == "CHAT_TEMPLATE_RESOURCE_LIMIT"
-    assert finding.evidence[0].pointer == "/chat_template/1/template"
+APPENDING = (  # Kimi K2's own template appends to a list where a tool is called
+    "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
+    "{% set _ = seen.append(m) %}{% endif %}{% endfor %}"
+)
+NAMED = [
+    {"name": "default", "template": CHATML},
+    {"name": "rag", "template": CHATML + "{{ 'a' * 4000000000 }}"},
+]
+CALLS_ALONE = "{% for m in messages %}{% if m.tool_calls %}{{ m.content }}{% endif %}{% endfor %}"
 
 
-def test_a_fault_in_some_conversations_names_one_of_them(tmp_path: Path) -> None:
-    """Kimi K2's own template appends to a list where a tool is called."""
-    text = CHATML + (
-        "{% set seen = [] %}{% for m in messages %}{% if m.tool_calls %}"
-        "{% set _ = seen.append(m) %}{% endif %}{% endfor %}"
-    )
-    report = inspect(control(template(text)).write(tmp_path))
-    [finding] = [f for f in report.findings if f.severity == "error"]
-    assert finding.code == "CHAT_TEMPLATE_SANDBOX_VIOLATION"
-    assert finding.evidence[0].note.startswith("a call of a tool, ")
-    assert finding.evidence[0].line == 1
-
-
-@pytest.mark.parametrize("content", ["none", "call_none"])
-def test_null_content_is_tried_with_and_without_a_call(content: str, tmp_path: Path) -> None:
-    """What OpenAI's API gives for a message that only calls tools has null content."""
-    only_calls = "{% if m.tool_calls %}{{ m.content }}{% endif %}"
-    leak = "{{ m.content }}" if content == "none" else only_calls
-    text = "{% for m in messages %}" + leak + "{% endfor %}{{ add_generation_prompt }}"
-    report = inspect(control(template(text)).write(tmp_path))
-    assert "CHAT_TEMPLATE_NONE_CONTENT_LEAK" in report.codes
+@pytest.mark.parametrize(
+    ("change", "code", "pointer", "note"),
+    [
+        (say(chat_template=NAMED), "CHAT_TEMPLATE_RESOURCE_LIMIT", "/chat_template/1/template", ""),
+        (
+            ending(APPENDING),
+            "CHAT_TEMPLATE_SANDBOX_VIOLATION",
+            "/chat_template",
+            "a call of a tool, ",
+        ),
+        # What OpenAI's API gives for a message that only calls tools has null content.
+        (
+            template(CALLS_ALONE + "{{ add_generation_prompt }}"),
+            "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
+            "/chat_template",
+            "",
+        ),
+    ],
+)
+def test_the_place_of_a_fault_in_a_template(
+    change: Callable[[Parts], object], code: str, pointer: str, note: str, tmp_path: Path
+) -> None:
+    report = inspect(control(change).write(tmp_path))
+    [finding] = [f for f in report.findings if f.code == code]
+    assert finding.evidence[0].pointer == pointer
+    assert finding.evidence[0].note.startswith(note)
+    assert {f.code for f in report.at_least("error")} <= {code}
 
 
 def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:
@@ -179,47 +171,6 @@ def test_long_texts_are_shortened_where_they_are_shown(tmp_path: Path) -> None:
     assert f'"{"y" * 500}…"' in shown
     assert "y" * 501 not in shown
 
-
-@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens"])
-@pytest.mark.parametrize("model_type", ["llama", "qwen2"])
-@pytest.mark.parametrize("form", ["list", "object"])
-def test_a_token_that_is_called_special_is_checked_after_loading(
-    form: str, model_type: str, key: str, tmp_path: Path
-) -> None:
-    """An object makes its tokens special, a list does only in some classes."""
-    listed: Any = ["<u>"] if form == "list" else {"u_token": "<u>"}
-    change = both(
-        own(260, "<u>", special=False),
-        entry(260, "<u>", special=False),
-        say(**{key: listed}),
-        config(model_type=model_type),
-    )
-    report = inspect(control(change).write(tmp_path), render=False)
-    loaded = load_tokenizer(tmp_path, fast="off")
-    is_printed = loaded.decode([260]) == "<u>"
-    is_called_special = form == "list" or key == "extra_special_tokens"
-    assert ("EXTRA_SPECIAL_NOT_SKIPPED" in report.codes) == (is_printed and is_called_special)
-    assert ("SPECIAL_FLAG_DRIFT" in report.codes) == (not is_printed)
-
-
-@pytest.mark.parametrize(
-    ("added_text", "code", "said"),
-    [
-        ("{{ messages.append(1) }}", "CHAT_TEMPLATE_SANDBOX_VIOLATION", "unsafe"),
-        ("{% include 'a' %}", "CHAT_TEMPLATE_FAILS", "loader"),
-        ("{{ raise_exception('not today') }}", "CHAT_TEMPLATE_REFUSES", "not today"),
-    ],
-)
-def test_every_failure_to_render_is_a_finding(
-    added_text: str, code: str, said: str, tmp_path: Path
-) -> None:
-    report = inspect(control(template(CHATML + added_text)).write(tmp_path))
-    [finding] = [f for f in report.findings if f.code == code]
-    assert finding.severity == ("warning" if code == "CHAT_TEMPLATE_REFUSES" else "error")
-    assert said in finding.evidence[0].note
-
-
-# --- the page -------------------------------------------------------------------------------------
 
 PAGE = Page("docs/how-to/check-a-model.md", until="Run preflight in CI")
 

@@ -14,35 +14,24 @@ from streamdec.preflight import (
     discover_added_tokens,
     effective_tokenizer_class,
     find_nested_quantization_config,
+    inspect,
     is_turn_marker_eos,
     resolve_marker_to_id,
     summarize_quant_config,
     version_gate_tokenizer_class,
 )
 from streamdec.preflight.turns import openers, probe
-from tests.preflight.making import (
-    SHARED,
-    Parts,
-    added,
-    control,
-    shared_snapshots,
-)
+from tests.preflight.changes import both, config, entry, file, flag, generation, own, say, template
+from tests.preflight.making import control, shared_snapshots
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
-
-
-def write(folder: Path, **said: Any) -> Path:
-    return control(lambda parts: parts.say(**said)).write(folder)
 
 
 # --- tokens ---------------------------------------------------------------------------------------
 
 
 def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.own[1]["special"] = False
-        parts.decoder["260"] = added("<|new|>", special=False)
-
+    change = both(flag(1, special=False), entry(260, "<|new|>", special=False))
     folder = control(change).write(tmp_path)
     found = discover_added_tokens(folder)
     assert [token.id for token in found.values()] == list(found) == [256, 257, 258, 259, 260]
@@ -54,11 +43,7 @@ def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
 
 
 def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.decoder["300"] = added("<|im_end|>")
-        parts.own.append({"id": 261, **added("<|pad|>")})
-
-    folder = control(change).write(tmp_path)
+    folder = control(both(entry(300, "<|im_end|>"), own(261, "<|pad|>"))).write(tmp_path)
     assert resolve_marker_to_id(folder, "<|im_start|>") == [257]
     assert resolve_marker_to_id(folder, "<|user|>") == []
     assert resolve_marker_to_id(folder, "") == []
@@ -75,12 +60,8 @@ def test_a_marker_has_one_id_none_or_several(tmp_path: Path) -> None:
 def test_a_marker_that_begins_is_reported_with_its_line(
     tmp_path: Path, written: str, line: str
 ) -> None:
-    template = "{%- for m in messages %}\n{{ " + written + " + m.role + m.content }}{%- endfor %}"
-
-    def change(parts: Parts) -> None:
-        parts.say(chat_template=template)
-        parts.generation = {"eos_token_id": [258, 257]}
-
+    text = "{%- for m in messages %}\n{{ " + written + " + m.role + m.content }}{%- endfor %}"
+    change = both(template(text), generation(eos_token_id=[258, 257]))
     ((token_id, content, where),) = is_turn_marker_eos(control(change).write(tmp_path))
     assert (token_id, content) == (257, "<|im_start|>")
     roles = ("a user", "an assistant", "a system", "a tool")
@@ -111,7 +92,7 @@ ROLES = ("user", "assistant", "system", "tool")
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("template", "expected"),
+    ("text", "expected"),
     [
         (HARMONY, {"<|start|>": ROLES, "<|message|>": ROLES}),
         ("<|return|>" + HARMONY, {"<|start|>": ROLES, "<|message|>": ROLES}),
@@ -123,33 +104,13 @@ ROLES = ("user", "assistant", "system", "tool")
     ],
 )
 def test_the_beginnings_of_messages_are_found(
-    template: str, expected: dict[str, tuple[str, ...]]
+    text: str, expected: dict[str, tuple[str, ...]]
 ) -> None:
     names = ("start", "message", "call", "return", "end", "usual", *ROLES)
     markers = {f"<|{name}|>": i for i, name in enumerate(names)}
-    probes = probe(template, {})
+    probes = probe(text, {})
     assert openers(probes, markers) == expected
     assert openers(probes, {}) == {}
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def test_files_that_differ_are_reported_by_severity(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.config = {"model_type": "llama", "eos_token_id": [258, 256]}
-        parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
-        parts.others["chat_template.jinja"] = "another"
-        parts.own[2]["special"] = False
-
-    found = cross_ref_files(control(change).write(tmp_path))
-    assert [(finding.code, finding.severity) for finding in found] == [
-        ("SPECIAL_FLAG_DRIFT", "error"),
-        ("CHAT_TEMPLATE_SIDECAR_SHADOWS_INLINE", "warning"),
-        ("EOS_SOURCES_DISAGREE", "info"),
-        ("SPECIAL_TOKENS_MAP_STALE", "info"),
-    ]
-    assert {e.file for e in found[2].evidence} >= {"generation_config.json", "config.json"}
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -194,7 +155,7 @@ def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:
 def test_the_class_that_loads(
     tmp_path: Path, said: dict[str, Any], version: str, expected: str | None
 ) -> None:
-    found = effective_tokenizer_class(write(tmp_path, **said), version)
+    found = effective_tokenizer_class(control(say(**said)).write(tmp_path), version)
     assert found.name == expected
     assert found.remote_code is ("auto_map" in said)
     assert (found.error is not None) is (
@@ -257,25 +218,22 @@ def test_a_quantisation_in_one_line(config: dict[str, Any], line: str) -> None:
 def test_a_folder_is_summarised_with_every_place(tmp_path: Path) -> None:
     assert summarize_quant_config(control().write(tmp_path / "none")) == "none"
 
-    def change(parts: Parts) -> None:
-        assert parts.config is not None
-        parts.config["text_config"] = {"quantization_config": {"quant_method": "awq"}}
-        parts.others["hf_quant_config.json"] = {"quantization": {"quant_algo": "FP8"}}
-
+    change = both(
+        config(text_config={"quantization_config": {"quant_method": "awq"}}),
+        file("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}),
+    )
     assert summarize_quant_config(control(change).write(tmp_path / "two")) == (
         "hf_quant_config.json#quantization: modelopt quant_algo=FP8; "
         "config.json#text_config.quantization_config: awq"
     )
 
 
-# --- all of them ----------------------------------------------------------------------------------
-
-
 def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text("{}")
-    for path in (file, tmp_path / "missing"):
+    for path in (file, tmp_path / "missing", tmp_path / "a\0b"):
         for ask in (
+            inspect,
             discover_added_tokens,
             is_turn_marker_eos,
             cross_ref_files,
@@ -286,9 +244,3 @@ def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
         ):
             with pytest.raises(TokenizerLoadError, match="expected the folder of a model"):
                 ask(path)
-
-
-@pytest.mark.skipif(not (SHARED / "glm-5").exists(), reason="the shared snapshots are not at hand")
-def test_the_real_glm() -> None:
-    found = [(m.id, m.content) for m in is_turn_marker_eos(SHARED / "glm-5")]
-    assert found == [(154827, "<|user|>"), (154829, "<|observation|>")]

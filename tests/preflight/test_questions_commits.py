@@ -22,30 +22,38 @@ HISTORIES = {"main": [HEAD, OLD], "v1": [OLD], "refs/pr/1": [PATCH, HEAD, OLD]}
 """A patch of a pull request that was never merged, and a commit that nothing holds."""
 
 
+def ref(name: str, path: str) -> dict[str, str]:
+    return {"name": name, "ref": path, "targetCommit": HISTORIES[name][0]}
+
+
+def commit_of(commit: str) -> dict[str, Any]:
+    date = "2026-01-26T12:00:00.000Z"
+    return {"id": commit, "title": "", "message": "", "date": date, "authors": []}
+
+
+REFS = {
+    "branches": [ref("main", "refs/heads/main")],
+    "converts": [],
+    "tags": [ref("v1", "refs/tags/v1")],
+    "pullRequests": [],
+}
+PULLS = {"pullRequests": [ref("refs/pr/1", "refs/pr/1")]}
+
+
 class Hub(BaseHTTPRequestHandler):
     """As much of the hub as lists refs and commits."""
 
     def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        if path == "/api/models/org/model/refs":
-            self._answer(self._refs("include_prs" in query))
-        elif path.startswith("/api/models/org/model/commits/"):
-            name = path.removeprefix("/api/models/org/model/commits/").replace("%2F", "/")
-            found = [] if "p=1" in query else HISTORIES[name]
-            self._answer([_commit(commit) for commit in found])
+        path, _, query = self.path.removeprefix("/api/models/org/model/").partition("?")
+        name = path.removeprefix("commits/").replace("%2F", "/")
+        value: Any
+        if path == "refs":
+            value = REFS | (PULLS if "include_prs" in query else {})
+        elif name in HISTORIES:
+            value = [] if "p=1" in query else [*map(commit_of, HISTORIES[name])]
         else:
             self.send_error(404)
-
-    def _refs(self, with_pulls: bool) -> dict[str, Any]:
-        def ref(name: str, path: str) -> dict[str, str]:
-            return {"name": name, "ref": path, "targetCommit": HISTORIES[name][0]}
-
-        pulls = [ref("refs/pr/1", "refs/pr/1")] if with_pulls else []
-        branches = [ref("main", "refs/heads/main")]
-        tags = [ref("v1", "refs/tags/v1")]
-        return {"branches": branches, "converts": [], "tags": tags, "pullRequests": pulls}
-
-    def _answer(self, value: Any) -> None:
+            return
         content = json.dumps(value).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -55,11 +63,6 @@ class Hub(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Says nothing."""
-
-
-def _commit(commit: str) -> dict[str, Any]:
-    date = "2026-01-26T12:00:00.000Z"
-    return {"id": commit, "title": "", "message": "", "date": date, "authors": []}
 
 
 @pytest.fixture
@@ -102,11 +105,15 @@ def test_a_commit_is_found_on_the_hub(
 
 
 @pytest.mark.usefixtures("hub")
-def test_an_unknown_revision_contains_no_commit() -> None:
+def test_an_unknown_revision_or_repository() -> None:
     found = verify_commit_reachable("org/model", HEAD, revision="develop")
     assert (found.reachable, found.head) == (False, None)
     assert found.held_by == ("main", "refs/pr/1")
     assert found.note == "the repository has no branch or tag 'develop'"
+    found = verify_commit_reachable("org/other", HEAD)
+    assert (found.code, found.reachable) == ("COMMIT_UNVERIFIED", None)
+    assert found.note.startswith("the hub did not answer: ")
+    assert "404" in found.note
 
 
 @pytest.mark.usefixtures("hub")
@@ -119,14 +126,6 @@ def test_a_folder_of_the_cache_says_which_commit_it_is(tmp_path: Path) -> None:
 
 
 # --- it does not ----------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_repository_that_the_hub_does_not_have_is_unverified() -> None:
-    found = verify_commit_reachable("org/other", HEAD)
-    assert (found.code, found.reachable) == ("COMMIT_UNVERIFIED", None)
-    assert found.note.startswith("the hub did not answer: ")
-    assert "404" in found.note
 
 
 @pytest.mark.parametrize("how", ["argument", "environment", "library", "network"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from streamdec.errors import MissingExtraError
 from streamdec.preflight import build_chat_template_env, effective_template_kwargs
+from tests.preflight.changes import both, config, file, say, template
 from tests.preflight.making import CHATML, Parts, control
 
 meta = pytest.importorskip("jinja2.meta")
@@ -27,21 +28,8 @@ GIVEN: Mapping[str, Any] = {
 }
 
 
-def snapshot(
-    folder: Path,
-    template: str | None = THINKING,
-    *,
-    say: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    others: Mapping[str, str | bytes] | None = None,
-) -> Path:
-    def change(parts: Parts) -> None:
-        parts.say(chat_template=template, **(say or {}))
-        assert parts.config is not None
-        parts.config.update(config or {})
-        parts.others.update(others or {})
-
-    return control(change).write(folder)
+def snapshot(folder: Path, *changes: Callable[[Parts], object]) -> Path:
+    return control(both(template(THINKING), *changes)).write(folder)
 
 
 @pytest.mark.parametrize(
@@ -78,45 +66,44 @@ def test_a_trusted_template_is_taken_and_asked(tmp_path: Path) -> None:
         assert "other" in found.kept
 
 
-@pytest.mark.parametrize("template", [None, "{% for", "{{ 9 ** (9 ** 9) }}" * 20_000])
-def test_without_a_template_that_can_be_read_vllm_rejects(
-    tmp_path: Path, template: str | None
-) -> None:
-    found = effective_template_kwargs(snapshot(tmp_path, template), "vllm", {"a": 1})
+@pytest.mark.parametrize("text", [None, "{% for", "{{ 9 ** (9 ** 9) }}" * 20_000])
+def test_without_a_template_that_can_be_read_vllm_rejects(tmp_path: Path, text: str | None) -> None:
+    found = effective_template_kwargs(snapshot(tmp_path, say(chat_template=text)), "vllm", {"a": 1})
     assert (found.kept, found.dropped, set(found.refused)) == ({}, {}, {"a"})
 
 
 def test_engines_that_render_by_themselves(tmp_path: Path) -> None:
-    oss = snapshot(tmp_path / "oss", config={"model_type": "gpt_oss"})
+    oss = snapshot(tmp_path / "oss", config(model_type="gpt_oss"))
     assert set(effective_template_kwargs(oss, "vllm", GIVEN).dropped) == set(GIVEN)
     assert "thinkng" in effective_template_kwargs(oss, "sglang", GIVEN).kept
-    config = {"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]}
-    deepseek = snapshot(tmp_path / "v32", None, config=config)
+    none = say(chat_template=None)
+    v32 = config(model_type="deepseek_v32", architectures=["DeepseekV32ForCausalLM"])
+    deepseek = snapshot(tmp_path / "v32", none, v32)
     given = {"thinking": True, "other": 1}
     assert effective_template_kwargs(deepseek, "vllm", given).kept == given
-    config = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]}
-    deepseek = snapshot(tmp_path / "v3", None, config=config)
+    v3 = config(model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"])
+    deepseek = snapshot(tmp_path / "v3", none, v3)
     assert effective_template_kwargs(deepseek, "sglang@0.5.10", given).kept == {"thinking": True}
     assert effective_template_kwargs(deepseek, "sglang", given).kept == given
     assert "own" in effective_template_kwargs(deepseek, "sglang@0.5.10", given).dropped["other"]
-    with_template = snapshot(tmp_path / "v3t", config=config)
+    with_template = snapshot(tmp_path / "v3t", v3)
     assert effective_template_kwargs(with_template, "sglang@0.5.10", given).kept == given
-    tekken = snapshot(tmp_path / "tekken", others={"tekken.json": "{}"})
+    names, consolidated = file("tekken.json", "{}"), file("consolidated.safetensors", b"")
+    tekken = snapshot(tmp_path / "tekken", names)
     assert not effective_template_kwargs(tekken, "vllm", given).refused
-    weights = snapshot(tmp_path / "weights", others={"consolidated.safetensors": b""})
+    weights = snapshot(tmp_path / "weights", consolidated)
     assert not effective_template_kwargs(weights, "vllm", given).refused
-    native = snapshot(
-        tmp_path / "mistral", others={"tekken.json": "{}", "consolidated.safetensors": b""}
-    )
+    native = snapshot(tmp_path / "mistral", names, consolidated)
     assert set(effective_template_kwargs(native, "vllm", given).refused) == set(given)
 
 
 def test_tools_choose_the_template_that_is_named_for_them(tmp_path: Path) -> None:
-    named = {
-        "additional_chat_templates/tool_use.jinja": "{{ a }}",
-        "chat_template.jinja": "{{ b }}",
-    }
-    folder = snapshot(tmp_path, None, others=named)
+    folder = snapshot(
+        tmp_path,
+        say(chat_template=None),
+        file("additional_chat_templates/tool_use.jinja", "{{ a }}"),
+        file("chat_template.jinja", "{{ b }}"),
+    )
     given = {"a": 1, "b": 2}
     assert effective_template_kwargs(folder, "vllm", given).kept == {"b": 2}
     assert effective_template_kwargs(folder, "vllm", given, with_tools=True).kept == {"a": 1}
@@ -140,15 +127,12 @@ def test_without_jinja2_one_error_says_what_to_install(
             ask()
 
 
-# --- the variables of a template ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "constant", ["'a' * 1000000000", pytest.param("9 ** (9 ** 8)", marks=pytest.mark.thorough)]
 )
 def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str) -> None:
     """jinja2 computes them as it looks for the variables."""
-    folder = snapshot(tmp_path, f"{{{{ {constant} }}}}{{{{ b }}}}")
+    folder = snapshot(tmp_path, template(f"{{{{ {constant} }}}}{{{{ b }}}}"))
     tracemalloc.start()
     try:
         found = effective_template_kwargs(folder, "vllm", {"b": 1})
@@ -156,6 +140,3 @@ def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str
     finally:
         tracemalloc.stop()
     assert found.kept == {"b": 1} or "too much processor time" in found.refused["b"]
-
-
-# --- the environment ------------------------------------------------------------------------------

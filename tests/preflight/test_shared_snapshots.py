@@ -11,8 +11,6 @@ import pytest
 
 from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import Report, effective_stop_tokens, inspect
-from streamdec.preflight.snapshot import Snapshot
-from streamdec.preflight.snapshot_tokens import Tokens
 from tests.preflight.making import SHARED, shared_snapshots
 
 SNAPSHOTS = {path.name: path for path in shared_snapshots()}
@@ -34,29 +32,6 @@ def test_the_effective_stop_tokens_are_those_of_the_engines(name: str) -> None:
     expected = _read(name, "EXPECTED.json")["effective_stop_tokens"]
     found = {e: sorted(effective_stop_tokens(SNAPSHOTS[name], e).ids) for e in expected}
     assert found == expected
-
-
-@real
-def test_the_added_tokens_are_those_of_the_loaded_tokenizer(name: str) -> None:
-    expected = _read(name, "EXPECTED.json")
-    if "added_tokens" not in expected:
-        return
-    tokens = Tokens(Snapshot(SNAPSHOTS[name]))
-    assert tokens.folder.chosen.name == expected["tokenizer_load_transformers_5"]["class"]
-    added, own = tokens.added, {entry.id: entry for entry in tokens.own}
-    flags = {entry.id: entry.token.special for entry in tokens.own}
-    drifted = [i for i, (_, special) in added.items() if flags.get(i, special) != special]
-    assert {
-        "count": len(added),
-        "special_count": sum(special for _, special in added.values()),
-        "special_flag_differs_from_tokenizer_json": drifted,
-        "only_after_transformers_overlay": {
-            str(i): text for i, (text, _) in added.items() if i not in own
-        },
-        "declared_id_not_honoured": [
-            entry.content for i, entry in own.items() if tokens.id_of(entry.content) != i
-        ],
-    } == expected["added_tokens"]
 
 
 @real
@@ -83,8 +58,3 @@ def test_the_defaults_of_configurations_are_those_that_were_measured() -> None:
         for name, entry in types.items()
     }
     assert {name: (default.top, default.text) for name, default in found.items()} == expected
-
-
-def test_the_control_has_no_warning_and_no_error() -> None:
-    for name in [name for name in SNAPSHOTS if name == "s-clean-control"]:
-        assert _report(SNAPSHOTS[name]).at_least("warning") == ()

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from streamdec.folders.folder_tokens import Token
 from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
-from tests.preflight.making import SPECIAL, Parts, added, control
-from tests.support.added_vocabulary import AddedVocabulary
+from tests.preflight.making import SPECIAL, added, control
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -49,47 +48,6 @@ def test_a_snapshot_is_loaded_as_by_transformers(index: int, tmp_path: Path) -> 
     } == entry["loaded"]
 
 
-def test_a_role_names_the_file_that_won(tmp_path: Path) -> None:
-    parts = control()
-    parts.others["special_tokens_map.json"] = {"eos_token": "<|endoftext|>"}
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    assert tokens.roles["eos_token"].source == "tokenizer_config.json"
-    assert "bos_token" not in tokens.roles
-
-
-def test_a_role_of_the_class_names_the_class(tmp_path: Path) -> None:
-    parts = control()
-    parts.config = {"model_type": "qwen2"}
-    assert parts.tokenizer_config is not None
-    del parts.tokenizer_config["eos_token"]
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    role = tokens.roles["eos_token"]
-    assert (role.text, role.source, role.pointer) == ("<|endoftext|>", "class Qwen2Tokenizer", "")
-
-
-def test_remote_code_leaves_the_declared_ids_alone(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.say(auto_map={"AutoTokenizer": ["tokenization_acme.Acme", None]})
-        parts.decoder.pop("256")
-
-    tokens = Tokens(Snapshot(control(change).write(tmp_path)))
-    assert tokens.folder.is_remote
-    assert tokens.id_of("<|im_end|>") == 258
-    assert tokens.id_of("<|endoftext|>") is None
-    assert tokens.loaded is None
-
-
-def test_added_tokens_json_counts_without_other_declarations(tmp_path: Path) -> None:
-    parts = control()
-    parts.tokenizer = None
-    parts.tokenizer_config = {"eos_token": "<e>"}
-    parts.others["added_tokens.json"] = {"<e>": 77, "": 3, "<bad>": -1}
-    tokens = Tokens(Snapshot(parts.write(tmp_path)))
-    assert tokens.added == {77: ("<e>", True)}
-    parts.say(added_tokens_decoder={"5": added("<f>")})
-    assert Tokens(Snapshot(parts.write(tmp_path))).added == {5: ("<f>", True)}
-
-
 texts = st.sampled_from(["a", "é", "<x>", "<y>", "<z>", "<|im_end|>", "<|pad|>", ""])
 # Of several with one text in one call tokenizers 0.22 takes the first, later ones the last.
 DOUBLES = tuple(map(int, tokenizers.__version__.split(".")[:2])) >= (0, 23)
@@ -113,13 +71,15 @@ def test_added_tokens_get_the_ids_that_the_library_gives(
     for builds in (False, True):
         if builds:
             parts.tokenizer["added_tokens"] = []
-        library = AddedVocabulary(json.dumps(parts.tokenizer))
+        library = tokenizers.Tokenizer.from_str(json.dumps(parts.tokenizer))
         given = () if builds else (Token(text, special=True) for _, text in own)
         ours = Vocabulary(parts.tokenizer["model"]["vocab"], [*given, *first, *second])
-        library._tokenizer.add_tokens(first)
-        library._tokenizer.add_tokens(second)
-        assert dict(sorted(ours.added.items())) == library.added()
+        library.add_tokens(first)
+        library.add_tokens(second)
+        theirs = library.get_added_tokens_decoder()
+        assert ours.added == {i: (token.content, token.special) for i, token in theirs.items()}
         for text in (*SPECIAL, "a", "é", "<x>", "<y>", "<z>", "!"):
-            assert ours.id_of(text) == library.id_of(text)
-        for token_id in (*range(254, 275), 0, 10**6, -1, 2**40):
-            assert ours.text_of(token_id) == library.text_of(token_id)
+            assert ours.id_of(text) == library.token_to_id(text)
+        for token_id in (*range(254, 275), 0, 10**6):
+            assert ours.text_of(token_id) == library.id_to_token(token_id)
+        assert ours.text_of(-1) is ours.text_of(2**40) is None

@@ -4,59 +4,38 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from streamdec.errors import StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
-from tests.preflight.making import Parts, added, control
+from tests.preflight.changes import both, drop, own, say, without
+from tests.preflight.making import control
 
 STOPS = json.loads((Path(__file__).parent / "data" / "stops.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
-NONE = "absent"
+ROWS = json.loads((Path(__file__).parent / "data" / "stop_rows.json").read_text("utf-8"))
 
 
-class Row(NamedTuple):
-    """A snapshot and what follows."""
-
-    tokenizer: str | None
-    generation: Any
-    """Its ``eos_token_id``; NONE: no such file; another str: the file's text."""
-    config: dict[str, Any]
-    stops: dict[str, list[int]]
-
-
-ROWS = {
-    name: Row(**row)
-    for name, row in json.loads(
-        (Path(__file__).parent / "data" / "stop_rows.json").read_text("utf-8")
-    ).items()
-}
-
-
-def _written(row: Row, folder: Path) -> Path:
-    parts = control()
-    assert parts.tokenizer_config is not None
-    parts.tokenizer_config["eos_token"] = row.tokenizer
-    parts.config = row.config
-    if row.generation == NONE:
-        parts.generation = None
-    elif isinstance(row.generation, str):
-        parts.generation = None
-        parts.others["generation_config.json"] = row.generation
-    else:
-        parts.generation = {"eos_token_id": row.generation}
+def written(folder: Path, tokenizer: str | None, generation: Any, config: dict[str, Any]) -> Path:
+    """Write a snapshot. ``generation`` is an ``eos_token_id``, a file's text, or "absent"."""
+    parts = control(say(eos_token=tokenizer))
+    parts.config, parts.generation = config, None
+    if not isinstance(generation, str):
+        parts.generation = {"eos_token_id": generation}
+    elif generation != "absent":
+        parts.others["generation_config.json"] = generation
     return parts.write(folder)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_rules_decide_the_stop_tokens(name: str, tmp_path: Path) -> None:
-    row = ROWS[name]
-    folder = _written(row, tmp_path)
-    found = {engine: sorted(effective_stop_tokens(folder, engine).ids) for engine in row.stops}
-    assert found == row.stops
+    row = dict(ROWS[name])
+    stops = row.pop("stops")
+    folder = written(tmp_path, **row)
+    assert {engine: sorted(effective_stop_tokens(folder, engine).ids) for engine in stops} == stops
 
 
 @pytest.mark.parametrize("index", range(len(STOPS["entries"])))
@@ -71,7 +50,7 @@ def test_the_fall_back_is_that_of_the_library(index: int, tmp_path: Path) -> Non
 
 
 def test_each_id_has_its_sources(tmp_path: Path) -> None:
-    folder = _written(Row("<|endoftext|>", [256, 258], {"model_type": "llama"}, {}), tmp_path)
+    folder = written(tmp_path, "<|endoftext|>", [256, 258], {"model_type": "llama"})
     found = effective_stop_tokens(folder, "sglang@0.5.10")
     assert found.sources == {
         2: (Source("class_default", "transformers: llama"),),
@@ -99,28 +78,14 @@ def test_each_id_has_its_sources(tmp_path: Path) -> None:
 def test_sglang_stops_on_texts_of_its_own_that_are_added_tokens(
     engine: str, ids: set[int], tmp_path: Path
 ) -> None:
-    def change(parts: Parts) -> None:
-        parts.own[1]["content"] = "<|eom_id|>"
-        parts.own.append({"id": 260, **added("<|content_model_end_sampling|>")})
-        parts.own.append({"id": 261, **added("<|ifm|im_end|>", special=False)})
-        parts.decoder.clear()
-        parts.say(added_tokens_decoder={})
-
+    change = both(
+        lambda parts: parts.own[1].update(content="<|eom_id|>"),
+        own(260, "<|content_model_end_sampling|>"),
+        own(261, "<|ifm|im_end|>", special=False),
+        say(added_tokens_decoder={}),
+    )
     folder = control(change).write(tmp_path)
     assert effective_stop_tokens(folder, engine).ids == ids
-
-
-def test_an_end_of_sequence_without_an_id_is_unresolved(tmp_path: Path) -> None:
-    parts = control()
-    parts.tokenizer = None
-    parts.say(eos_token="</s>")
-    folder = parts.write(tmp_path)
-    found = effective_stop_tokens(folder, "vllm")
-    assert found.ids == {258}
-    assert not found.resolved
-    assert [source.text for source in found.unresolved] == ["</s>"]
-    assert not found.unresolved[0].resolved
-    assert effective_stop_tokens(folder, "transformers").resolved
 
 
 @pytest.mark.parametrize("said", [{}, {"eos_token": None}])
@@ -140,11 +105,7 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
 
 
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:
-    def change(parts: Parts) -> None:
-        parts.tokenizer = None
-        parts.tokenizer_config = {"eos_token": "<|im_end|>"}
-
-    folder = control(change).write(tmp_path)
+    folder = control(both(without("tokenizer"), drop("added_tokens_decoder"))).write(tmp_path)
     assert not effective_stop_tokens(folder, "vllm").resolved
     with pytest.warns(StreamdecWarning, match=r"vllm may stop on more ids than these: 258"):
         conditions = stop_conditions(folder)

@@ -13,8 +13,6 @@ from unittest.mock import patch
 from streamdec.core import stop_set, table
 from streamdec.core.patterns import automaton
 
-__all__ = ["short_histories", "small_caches"]
-
 
 @contextmanager
 def small_caches(most: int) -> Iterator[None]:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from anthropic import Anthropic
     from openai import OpenAI
 
-__all__ = ["anthropic_at", "openai_at"]
-
 OPTIONS: dict[str, Any] = {"api_key": "none", "max_retries": 0}
 
 

@@ -19,20 +19,7 @@ from typing import Any
 
 from tests.support.public_api import public_names
 
-__all__ = [
-    "Docstring",
-    "Member",
-    "attribute_docstrings",
-    "docstrings",
-    "public_members",
-    "raised_by",
-    "says",
-    "says_parameter",
-]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-# --- what is public -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -175,9 +162,6 @@ def _attribute_docstrings(path: str) -> dict[str, str]:
     return {each.name.rpartition(".")[2]: each.text for each in found}
 
 
-# --- what is raised -------------------------------------------------------------------------------
-
-
 def raised_by(member: Member) -> set[str]:
     """The exceptions that ``raise`` statements of a function name, except those in a ``try`` block.
 
@@ -214,9 +198,6 @@ def _raises(nodes: list[Any]) -> Iterator[str]:
             if name.endswith("Error") and name != "NotImplementedError":
                 yield name
         yield from _raises(list(ast.iter_child_nodes(node)))
-
-
-# --- their texts ----------------------------------------------------------------------------------
 
 
 def says(member: Member, word: str) -> bool:

@@ -6,31 +6,19 @@ import base64
 import json
 import lzma
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = [
-    "MERGED",
-    "SHARED",
-    "gguf",
-    "is_shared",
-    "model_proto",
-    "rank_file",
-    "remove_unpacked",
-    "sentencepiece",
-    "shared",
-    "shared_files",
-    "shared_folders",
-    "small_gguf",
-    "small_ranks",
-    "tekken",
-]
+from streamdec.backends.gguf import GGUFTokenizer
+from streamdec.tokenizers.encodings import EncodingSpec
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
 """The folder of real tokenizers beside the repository; it may be missing."""
+
+LOADING = Path(__file__).resolve().parents[2] / "streamdec" / "loading"
 
 _UNPACKED: dict[Path, TemporaryDirectory[str]] = {}
 """The folders of unpacked files: those beside the repository are compressed."""
@@ -189,8 +177,11 @@ LLAMA_TOKENS: list[tuple[str, int, float]] = [
 """Text, type and score."""
 
 
-def small_gguf(**changes: Any) -> bytes:
-    """A GGUF file of the kind of Llama 2, with changed values of ``tokenizer.ggml``."""
+def small_gguf(templates: Mapping[str, str] | None = None, /, **changes: Any) -> bytes:
+    """A GGUF file of the kind of Llama 2, with changed values of ``tokenizer.ggml``.
+
+    ``templates`` are its chat templates by their keys.
+    """
     texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
     values = {"model": "llama", "tokens": texts, "token_type": types, "scores": scores} | {
         "bos_token_id": 1,
@@ -199,7 +190,16 @@ def small_gguf(**changes: Any) -> bytes:
     }
     known = {key: value for key, value in (values | changes).items() if value is not None}
     named = [(f"tokenizer.ggml.{key}", value) for key, value in known.items()]
+    named += (templates or {}).items()
     return gguf([("general.architecture", "llama"), *named, ("other", [1, 2, 3])])
+
+
+def gguf_tokenizer(**changes: Any) -> GGUFTokenizer:
+    """The tokenizer of :func:`small_gguf`."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "file.gguf")
+        path.write_bytes(small_gguf(**changes))
+        return GGUFTokenizer(path)
 
 
 # --- SentencePiece --------------------------------------------------------------------------------
@@ -227,9 +227,6 @@ def sentencepiece(**options: Any) -> bytes:
         **{"model_type": "bpe", "vocab_size": 400, "num_threads": 1, **options},
     )
     return out.getvalue()
-
-
-# --- SentencePiece --------------------------------------------------------------------------------
 
 
 def model_proto(pieces: Iterable[tuple[str, float, int]], *, adds_prefix: bool) -> bytes:
@@ -262,3 +259,22 @@ def _written(value: int) -> bytes:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*out, value])
+
+
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+"""The encoding of the rank file."""
+FORMATS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "huggingface": ("tokenizer.json", (LOADING / "demo" / "tokenizer.json").read_bytes),
+    "tekken": ("tekken.json", lambda: json.dumps(tekken()).encode()),
+    "tiktoken": ("small.tiktoken", rank_file),
+    "sentencepiece": ("tokenizer.model", sentencepiece),
+    "gguf": ("a.gguf", small_gguf),
+}
+"""The name and the content of a file of each format."""
+
+
+def write_format(folder: Path, format_: str) -> tuple[Path, dict[str, Any]]:
+    """The path of a small file of a format, and the options to load it with."""
+    name, content = FORMATS[format_]
+    (folder / name).write_bytes(content())
+    return folder / name, {"encoding": SMALL} if format_ == "tiktoken" else {}

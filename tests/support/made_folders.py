@@ -11,10 +11,12 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
-from unittest import mock
+
+import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, TokenizerLoadError
@@ -57,19 +59,29 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, str]:
-    """Return digests of what a tokenizer of streamdec does; ``drawn`` are ids to decode."""
+def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, Any]:
+    """Return what a tokenizer of streamdec does; ``drawn`` are decoded after the ids of texts."""
     special = tokenizer.special_tokens
     roles = {role: text for role in ROLES if (text := getattr(special, role)) is not None}
     ids = [list(tokenizer.encode(text).ids) for text in FACTS["texts"]] + drawn
-    found = {
+    return {
         "roles": {role: [text, tokenizer.token_to_id(text)] for role, text in roles.items()},
         "ids": ids,
         "with_special": list(tokenizer.encode(FACTS["texts"][0], add_special_tokens=True).ids),
         "text": [tokenizer.decode(i, skip_special_tokens=False) for i in ids],
         "skipped": [tokenizer.decode(i, skip_special_tokens=True) for i in ids],
     }
-    return {key: digest(value) for key, value in found.items()}
+
+
+@contextmanager
+def without_transformers() -> Iterator[None]:
+    """While it lasts, transformers cannot be imported.
+
+    ``patch.dict`` would forget the modules that are imported meanwhile, and import them each time.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "transformers", None)
+        yield
 
 
 def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str]:
@@ -77,10 +89,7 @@ def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str
 
     ``theirs`` is what transformers makes of it; None if transformers cannot load it.
     """
-    with (
-        mock.patch.dict(sys.modules, {"transformers": None}),
-        warnings.catch_warnings(record=True) as told,
-    ):
+    with without_transformers(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
             tokenizer = load_tokenizer(folder, fast="off")
@@ -93,5 +102,5 @@ def state_of(folder: Path, theirs: Mapping[str, Any] | None) -> tuple[State, str
             return "warned", reason_of_warning
     if theirs is None:
         return "SILENT", ""
-    found = seen(tokenizer, theirs["drawn"])
+    found = {key: digest(value) for key, value in seen(tokenizer, theirs["drawn"]).items()}
     return ("equal" if found == {key: theirs[key] for key in found} else "SILENT"), ""

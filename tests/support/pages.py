@@ -14,8 +14,6 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["ROOT", "Page", "make_model_folder", "printed_by", "printed_by_blocks"]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "streamdec" / "loading" / "demo"
 

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any, TypeGuard
 
-__all__ = ["DOORS", "documented", "is_error", "public_names"]
-
 API_PAGES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "api"
 DIRECTIVE = re.compile(r"^\.\. (currentmodule|auto\w+):: (\S+)$", re.MULTILINE)
 

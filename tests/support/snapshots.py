@@ -7,8 +7,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["resealed"]
-
 
 def resealed(
     snapshot: Mapping[Any, Any], change: Mapping[Any, Any] | None = None

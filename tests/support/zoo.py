@@ -23,8 +23,6 @@ from tokenizers import (
     trainers,
 )
 
-__all__ = ["BYTE_PIECES", "PIECES", "UNCOMPILED", "ZOO", "shared_tokenizers"]
-
 TEXT = """The quick brown fox doesn't jump. It sleeps , and dreams !
 Größe, naïve café, żółć; Привет, мир. Γειά σου Κόσμε. こんにちは世界。你好，世界！안녕하세요 세계
 नमस्ते दुनिया। สวัสดีชาวโลก. שלום עולם. مرحبا بالعالم
@@ -53,9 +51,6 @@ SPECIAL = [
     "<0xE4>",
 ]
 ADDED = ["<think>", "ü", "Ãļ", "   ", "\u2581<fim>", "<0xF0>", "é<", "\u2581\u2581\u2581"]
-
-
-# --- building -------------------------------------------------------------------------------------
 
 
 def _vocabulary(pieces: Sequence[str]) -> dict[str, int]:
@@ -166,9 +161,6 @@ def no_longer_special() -> Tokenizer:
     return tokenizer
 
 
-# --- all of them ----------------------------------------------------------------------------------
-
-
 class _Upper:
     """A decoder written in Python."""
 
@@ -224,11 +216,7 @@ WITHOUT_BYTES: dict[str, Decoding] = {
     # The first piece keeps its space.
     "metaspace_never": decoders.Metaspace(prepend_scheme="never"),
     # Another letter stands for the space; Fuse and Strip follow.
-    "metaspace_underscore": [
-        decoders.Metaspace(replacement="_"),
-        FUSE,
-        decoders.Strip("x", 1, 0),
-    ],
+    "metaspace_underscore": [decoders.Metaspace(replacement="_"), FUSE, decoders.Strip("x", 1, 0)],
     "wordpiece": decoders.WordPiece(),
     "wordpiece_plain": decoders.WordPiece(prefix="_", cleanup=False),
     "wordpiece_strip": [decoders.WordPiece(), FUSE, decoders.Strip(" ", 3, 0)],
@@ -249,13 +237,10 @@ WITHOUT_BYTES: dict[str, Decoding] = {
     # Two literal replaces, each within a piece: what is split over two is left alone.
     "replace_in_pieces": [
         *(decoders.Replace("xx", "x"), decoders.Replace("x", "\u2581x")),
-        SPACES,
+        *(decoders.Replace(".", "!"), SPACES),
     ],
     # Each piece loses its leading spaces, and the text its first letter.
-    "strip_in_pieces": [
-        *(SPACES, decoders.Strip(" ", 2, 0), FUSE),
-        decoders.Strip("l", 1, 0),
-    ],
+    "strip_in_pieces": [*(SPACES, decoders.Strip(" ", 2, 0), FUSE), decoders.Strip("l", 1, 0)],
     # Literal replaces of the whole text that feed one another.
     "replaces_after_fuse": [
         *(FUSE, decoders.Replace("xx", "x"), decoders.Replace("x\u2581", "<")),

@@ -52,6 +52,8 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_does_not_block(
     with pytest.raises(FileError) as raised:
         read_file(path, 2**26)
     assert raised.value.problem == ("unreadable" if problem == "a pipe" else problem)
+    with pytest.raises(FileError, match=r"^File name too long$"):
+        read_file(tmp_path / ("a" * 5_000), 2**26)
 
 
 @pytest.mark.parametrize("problem", ["lfs", "too-large"])
