@@ -29,7 +29,7 @@ from streamdec.errors import (
 )
 from tests.backends.test_every_backend import BACKENDS
 from tests.strategies import Subject, token_ids
-from tests.support.zoo import UNCOMPILED, ZOO, shared_tokenizers
+from tests.support.zoo import UNCOMPILED, ZOO
 
 Rows = Sequence[Sequence[int] | None]
 
@@ -92,9 +92,6 @@ def test_rows_of_usual_tokenizers_are_not_decoded_one_by_one(
     assert texts(pa.array([row, row]), it.tokenizer) == expected
 
 
-REAL = [path for path in shared_tokenizers() if path.parent.name in ("gpt2", "mistral-7b-v0.1")]
-
-
 @pytest.mark.parametrize("name", ["byte_fallback", "byte_fallback_metaspace"])
 def test_a_token_without_text_ends_a_run_of_bytes(name: str) -> None:
     """The bytes on both sides of it would be a character."""
@@ -138,70 +135,53 @@ def test_a_tokenizer_that_only_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- kinds of arrays ------------------------------------------------------------------------------
 
 ROWS: Rows = [[104, 105], None, [], FACE, [257, 256], [*FACE[:2]], None]
-TEXTS = decoded(TOKENIZER, ROWS)
+PAIRS: Rows = [[104, 105], None, [257, 256], FACE[:2]]
 INTEGERS = [pa.int16(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64()]
+FIXED = pa.array(PAIRS, pa.list_(pa.int32(), 2))
+TENSORS = pa.fixed_shape_tensor(pa.int32(), [2])
+VALUES = pa.array([104, 105, 257, 65, 66])
+UNDER_A_NULL = {"values": pa.array([104, -5, 105]), "mask": pa.array([False, True, False])}
+OF_IDS = pa.array([104, 257, 104]).dictionary_encode()
+ARRAYS: dict[str, Any] = {
+    **{
+        f"{lists.__name__} of {each}": pa.array(ROWS, lists(each))
+        for each in INTEGERS
+        for lists in (pa.list_, pa.large_list)
+    },
+    "views": pa.array(ROWS, pa.list_view(pa.int64())),
+    "large views": pa.array(ROWS, pa.large_list_view(pa.int64())),
+    "views that overlap, in another order": pa.ListViewArray.from_arrays(
+        [3, 0, 1], [2, 4, 0], VALUES
+    ),
+    "a fixed size": FIXED,
+    "the storage of an extension type": pa.FixedShapeTensorArray.from_storage(TENSORS, FIXED),
+    "wrong ids under a null": pa.ListArray.from_arrays([0, 1, 2, 3], **UNDER_A_NULL),
+    "a dictionary of rows": pa.DictionaryArray.from_arrays([2, 0, None, 1, 2], pa.array(ROWS[2:5])),
+    "dictionaries of ids": pa.ListArray.from_arrays([0, 2, 3], OF_IDS),
+    "nulls": pa.nulls(3),
+    "rows without a value": pa.array([[], None, []]),
+    "no rows": pa.array([], pa.list_(pa.int32())),
+}
 
 
-@pytest.mark.parametrize("values", INTEGERS, ids=str)
-@pytest.mark.parametrize("lists", [pa.list_, pa.large_list], ids=lambda kind: kind.__name__)
-def test_lists_of_all_integers(lists: Any, values: Any) -> None:
-    array = pa.array(ROWS, lists(values))
-    assert texts(array) == TEXTS
-    for first in range(len(ROWS)):
-        for size in range(len(ROWS) - first + 1):
-            assert texts(array.slice(first, size)) == TEXTS[first : first + size]
-
-
-VIEWS = (pa.ListViewArray, pa.LargeListViewArray)
-
-
-@pytest.mark.parametrize("views", VIEWS, ids=lambda kind: kind.__name__)
-def test_list_views(views: Any) -> None:
-    # Rows that overlap, and come in another order than their values.
-    array = views.from_arrays([3, 0, 1], [2, 4, 0], pa.array([104, 105, 257, 65, 66]))
-    assert texts(array) == ["AB", "hitheA", ""]
-    assert texts(pa.array(ROWS, array.type)[1:6]) == TEXTS[1:6]
-
-
-def test_lists_of_a_fixed_size() -> None:
-    """Also as the storage of an extension type."""
-    pairs: Rows = [[104, 105], None, [257, 256], FACE[:2]]
-    array = pa.array(pairs, pa.list_(pa.int32(), 2))
-    tensors = pa.FixedShapeTensorArray.from_storage(pa.fixed_shape_tensor(pa.int32(), [2]), array)
-    assert texts(array) == texts(tensors) == decoded(TOKENIZER, pairs)
-    assert texts(array.slice(1, 2)) == decoded(TOKENIZER, pairs[1:3])
-
-
-def test_a_null_row_may_hide_ids() -> None:
-    """Arrow allows ids under a null, even such as are none."""
-    values, offsets = pa.array([104, -5, 105]), pa.array([0, 1, 2, 3], pa.int32())
-    mask = pa.array([False, True, False])
-    assert texts(pa.ListArray.from_arrays(offsets, values, mask=mask)) == ["h", None, "i"]
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_each_kind_of_array_and_its_slices(array: Any) -> None:
+    storage = getattr(array, "storage", array).to_pylist()
+    expected = decoded(TOKENIZER, storage)
+    assert texts(array) == expected
+    assert decode_arrow(array, TOKENIZER).type == pa.large_string()
+    for first in range(len(array)):
+        for size in range(len(array) - first + 1):
+            assert texts(array.slice(first, size)) == expected[first : first + size]
 
 
 def test_chunks_stay_as_they_are() -> None:
     array = pa.chunked_array([ROWS[:2], [], ROWS[2:3], ROWS[3:]], pa.list_(pa.int32()))
     found = decode_arrow(array, TOKENIZER)
-    assert found.to_pylist() == TEXTS
+    assert found.to_pylist() == decoded(TOKENIZER, ROWS)
     assert [len(chunk) for chunk in found.chunks] == [2, 0, 1, 4]
     nothing = decode_arrow(pa.chunked_array([], pa.list_(pa.int32())), TOKENIZER)
     assert (len(nothing), nothing.type) == (0, pa.large_string())
-
-
-def test_dictionaries_of_rows_and_of_ids() -> None:
-    rows = pa.array(ROWS[2:5], pa.list_(pa.int64()))
-    array = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 1, 2]), rows)
-    assert texts(array) == [TEXTS[4], TEXTS[2], None, TEXTS[3], TEXTS[4]]
-    ids = pa.array([104, 257, 104]).dictionary_encode()
-    lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), ids)
-    assert texts(lists) == ["hthe", "h"]
-
-
-def test_columns_without_a_value() -> None:
-    assert texts(pa.nulls(3)) == [None] * 3
-    assert texts(pa.array([[], None, []])) == ["", None, ""]
-    assert texts(pa.array([], pa.list_(pa.int32()))) == []
-    assert decode_arrow(pa.array([], pa.list_(pa.int32())), TOKENIZER).type == pa.large_string()
 
 
 # --- errors ---------------------------------------------------------------------------------------
