@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from streamdec import (
 )
 from streamdec.bulk import Rollout, decode_arrow, decode_rollouts, rollouts
 from tests.bulk.test_arrays import FEWER, subject
-from tests.strategies import token_ids
+from tests.stop_model import Pieces, TokenTable, draw_conditions
+from tests.strategies import RANDOM, token_ids
 from tests.support.pages import Page, printed_by
 from tests.support.zoo import ZOO
 
@@ -48,44 +48,16 @@ both_ways = pytest.mark.usefixtures("_way")
 STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
 
 
-def random_conditions(
-    seed: random.Random, text: str, ids: Sequence[int], specials: Sequence[str]
-) -> StopConditions:
-    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs.
+class Parts(Pieces):
+    """Parts of the text of ``ids``, of which ``specials`` have no text if they are skipped."""
 
-    ``specials`` are names of special tokens, which have no text if they are skipped.
-    """
+    def __init__(self, rng: random.Random, text: str, ids: list[int], specials: list[str]) -> None:
+        names, letters = tuple(map(str.encode, specials)), tuple(dict.fromkeys(text))
+        self.table = TokenTable(names, tuple(range(len(names))), "", letters[:4], ())
+        self.rng, self.text, self.ids = rng, text, tuple(ids)
 
-    def some(most: int, one: Callable[[], Any]) -> list[Any]:
-        return [one() for _ in range(max(seed.randint(-most, most), 0))]
-
-    def piece() -> str:
-        if specials and seed.random() < 0.3:
-            return seed.choice(specials)
-        start = seed.randrange(len(text))
-        return text[start : start + seed.randint(1, 3)]
-
-    def token() -> int:
-        return seed.choice(ids)
-
-    def section() -> tuple[str | int, str | int]:
-        pairs: list[tuple[str | int, str | int]] = [(piece(), token()), (token(), "end")]
-        return seed.choice(pairs)
-
-    most = seed.choice([None, None, seed.randint(3, 20)])
-    return StopConditions(
-        some(2, piece),
-        some(1, token),
-        visible_stop=some(2, piece),
-        visible_stop_token_ids=some(1, token),
-        include_stop_str_in_output=seed.random() < 0.2,
-        min_tokens=seed.choice([0, 0, 0, 1, 3]),
-        max_tokens=most,
-        ignore_eos=seed.random() < 0.1,
-        eos_token_ids=some(1, token),
-        ignore_stops_between=some(1, section),
-        stop_regex=some(1, lambda: f"{re.escape(piece()[0])}[^x]?"),
-    )
+    def draw_id(self) -> int:
+        return self.rng.choice(self.ids)
 
 
 def streamed(
@@ -134,7 +106,7 @@ def check_spans(rollout: Rollout) -> None:
 
 
 @pytest.mark.parametrize("name", STOPPED)
-@settings(max_examples=FEWER.max_examples * 3)
+@settings(max_examples=FEWER.max_examples + 1)
 @given(data=st.data(), skip=st.booleans(), spans=st.booleans(), fewest=st.sampled_from([0, 2**40]))
 def test_each_row_is_what_a_stream_gives(
     name: str, data: st.DataObject, skip: bool, spans: bool, fewest: int
@@ -144,8 +116,9 @@ def test_each_row_is_what_a_stream_gives(
     rows = data.draw(st.lists(token_ids(it), max_size=6))
     ids = [i for row in rows for i in row] or it.usual[:3]
     specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
+    rng = data.draw(RANDOM)
     text = it.tokenizer.decode(ids) or "a"
-    conditions = random_conditions(data.draw(st.randoms()), text, ids, specials)
+    conditions = draw_conditions(rng, Parts(rng, text, ids, specials)).build()
     prompt = token_ids(it) | st.just(ids[:1])
     prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
     decoders = [
