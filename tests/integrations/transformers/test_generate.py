@@ -12,8 +12,6 @@ import pytest
 from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
-    StopConditions,
-    TokenIdError,
 )
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.scripted import (
@@ -79,45 +77,6 @@ def test_no_token_is_generated_after_the_one_that_completes_a_stop(name: str) ->
     assert match is not None
     assert (match.token_index, match.tokens_before) == (14, 9)
     assert streamer.result().shape[1] == 15 + prompts(name, ["one two three"])["input_ids"].shape[1]
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
-    """The second prompt ends inside 😀, the third begins inside its padding."""
-    emoji = spelled(name, "😀")
-    model = Model(
-        name,
-        [
-            spelled(name, "abc STOP def"),
-            [*emoji[2:], *spelled(name, "abc STOP def END g")],
-            spelled(name, "ab"),
-            spelled(name, "abcdefghijklmnopqrstuvwxyz"),
-        ],
-    )
-    texts: list[str | list[int]] = [
-        "one two three",
-        [*encoded(name, "one"), *emoji[:2]],
-        "nine",
-        "one",
-    ]
-    streamer = GenerateStreamer(
-        model.tokenizer,
-        [
-            StopConditions(stop="STOP"),
-            StopConditions(stop="END", include_stop_str_in_output=True),
-            StopConditions(stop="ab!"),
-            StopConditions(max_tokens=5),
-        ],
-    )
-    found = read(model, streamer, **prompts(name, texts))
-    assert texts_of(found, 4) == ["abc ", "😀abc STOP def END", "ab", "abcde"]
-    assert finishes(found) == {
-        0: ("stop", "STOP"),
-        1: ("stop", "END"),
-        2: ("stop", None),
-        3: ("length", None),
-    }
-    assert model.num_passes == len(emoji[2:]) + len("abc STOP def END")
 
 
 EOS_TOLD = [
@@ -212,18 +171,3 @@ def test_a_prompt_may_be_embedded() -> None:
     embedded = model.real.get_input_embeddings()(prompts("gpt2", ["one two"])["input_ids"])
     found = read(model, GenerateStreamer(model.tokenizer, stop="."), inputs_embeds=embedded)
     assert texts_of(found) == ["ab"]
-
-
-# --- what is rejected -----------------------------------------------------------------------------
-
-
-def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
-    unknown = 500
-    model = Model("gpt2", [[*spelled("gpt2", "ab"), unknown, 30], spelled("gpt2", "abcdef")])
-    streamer = GenerateStreamer(model.tokenizer, unknown_ids="error")
-    found = read(model, streamer, **prompts("gpt2", ["one", "two"]))
-    assert texts_of(found, 2) == ["ab", "abcdef"]
-    assert finishes(found) == {0: ("error", None), 1: ("stop", None)}
-    assert [*streamer.errors] == [0]
-    assert isinstance(streamer.errors[0], TokenIdError)
-    assert (streamer.errors[0].token_id, streamer.errors[0].index) == (unknown, 2)
