@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -21,7 +22,7 @@ from streamdec import (
 from streamdec.bulk import Rollout, decode_arrow, decode_rollouts, rollouts
 from tests.bulk.test_arrays import FEWER, subject
 from tests.stop_model import Pieces, TokenTable, draw_conditions
-from tests.strategies import RANDOM, token_ids
+from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by
 from tests.support.zoo import ZOO
 
@@ -106,44 +107,40 @@ def check_spans(rollout: Rollout) -> None:
 
 
 @pytest.mark.parametrize("name", STOPPED)
-@settings(max_examples=FEWER.max_examples + 1)
+@FEWER
 @given(data=st.data(), skip=st.booleans(), spans=st.booleans(), fewest=st.sampled_from([0, 2**40]))
 def test_each_row_is_what_a_stream_gives(
     name: str, data: st.DataObject, skip: bool, spans: bool, fewest: int
 ) -> None:
     it = subject(name)
     spans = spans and has_spans(it.tokenizer)
-    rows = data.draw(st.lists(token_ids(it), max_size=6))
-    ids = [i for row in rows for i in row] or it.usual[:3]
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    rows = data.draw(st.lists(token_ids(it), max_size=4))
+    rows += [rng.choices(it.usual + it.partial, k=size) for size in (2, 5, 9)]
+    ids = [i for row in rows for i in row]
     specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
-    rng = data.draw(RANDOM)
     text = it.tokenizer.decode(ids) or "a"
-    conditions = draw_conditions(rng, Parts(rng, text, ids, specials)).build()
     prompt = token_ids(it) | st.just(ids[:1])
     prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
-    decoders = [
-        StopSequenceDecoder(it.tokenizer, conditions, before, skip_special_tokens=skip, spans=spans)
-        for before in prompts or [[]] * len(rows)
-    ]
-    given = zip(decoders, rows, strict=True)
-    expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
-        found = decode_rollouts(
-            rows,
-            it.tokenizer,
-            conditions,
-            prompt_token_ids=prompts,
-            spans=spans,
-            skip_special_tokens=skip,
-        )
-    assert found == [rollout for rollout, _ in expected]
-    if prompts is None:
-        for each in found if spans else ():
-            check_spans(each)
-        array = pa.array(rows, pa.list_(pa.uint32()))
-        structs = decode_arrow(array, it.tokenizer, conditions, skip_special_tokens=skip)
-        assert structs.to_pylist() == [struct for _, struct in expected]
+    options: dict[str, Any] = {"spans": spans, "skip_special_tokens": skip}
+    for _ in range(3):
+        conditions = draw_conditions(rng, Parts(rng, text, ids, specials)).build()
+        make = partial(StopSequenceDecoder, it.tokenizer, conditions, **options)
+        decoders = map(make, prompts or [[]] * len(rows))
+        given = zip(decoders, rows, strict=True)
+        expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
+            found = decode_rollouts(
+                rows, it.tokenizer, conditions, prompt_token_ids=prompts, **options
+            )
+        assert found == [rollout for rollout, _ in expected]
+        if prompts is None:
+            for each in found if spans else ():
+                check_spans(each)
+            array = pa.array(rows, pa.list_(pa.uint32()))
+            structs = decode_arrow(array, it.tokenizer, conditions, skip_special_tokens=skip)
+            assert structs.to_pylist() == [struct for _, struct in expected]
 
 
 def has_spans(tokenizer: Any) -> bool:
