@@ -19,7 +19,7 @@ from tests.integrations.mlx_lm.scripted import (
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, byte_level, spelled
+from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "mlx-lm")
@@ -98,7 +98,7 @@ def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> N
 
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
-    tokenizer = byte_level()
+    tokenizer = VOCABULARIES["byte_level"]()
     prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
     names: dict[str, Any] = {
         "hf_tokenizer": wrapped(tokenizer),
