@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -123,8 +124,10 @@ def test_each_row_is_what_a_stream_gives(
     prompt = token_ids(it) | st.just(ids[:1])
     prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
     options: dict[str, Any] = {"spans": spans, "skip_special_tokens": skip}
-    for _ in range(3):
-        conditions = draw_conditions(rng, Parts(rng, text, ids, specials)).build()
+    parts = Parts(rng, text, ids, specials)
+    drawn = [draw_conditions(rng, parts).build() for _ in range(3)]
+    pattern = StopConditions(stop_regex=f"{re.escape(rng.choice(text))}[^x]?")
+    for conditions in [*drawn, pattern]:
         make = partial(StopSequenceDecoder, it.tokenizer, conditions, **options)
         decoders = map(make, prompts or [[]] * len(rows))
         given = zip(decoders, rows, strict=True)
