@@ -125,9 +125,12 @@ def test_each_row_is_what_a_stream_gives(
     prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
     options: dict[str, Any] = {"spans": spans, "skip_special_tokens": skip}
     parts = Parts(rng, text, ids, specials)
-    drawn = [draw_conditions(rng, parts).build() for _ in range(3)]
-    pattern = StopConditions(stop_regex=f"{re.escape(rng.choice(text))}[^x]?")
-    for conditions in [*drawn, pattern]:
+    at = rng.randrange(len(text))
+    cases = [draw_conditions(rng, parts).build() for _ in range(2)]
+    cases.append(StopConditions(stop_regex=f"{re.escape(text[at])}[^x]?"))
+    strings = filter(None, [text[at : at + 2], text[at + 1 : at + 3]])
+    cases.append(StopConditions([*strings], eos_token_ids=rng.choice(ids)))
+    for conditions in cases:
         make = partial(StopSequenceDecoder, it.tokenizer, conditions, **options)
         decoders = map(make, prompts or [[]] * len(rows))
         given = zip(decoders, rows, strict=True)
