@@ -1,7 +1,8 @@
-"""The results of a real ``generate`` whose tokens are known."""
+"""The results of a real ``generate`` whose tokens are known, and the examples of the page."""
 
 from __future__ import annotations
 
+import doctest
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,6 +14,7 @@ from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
 )
+from streamdec.integrations import transformers as module
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.scripted import (
     MODELS,
@@ -22,9 +24,11 @@ from tests.integrations.transformers.scripted import (
     read,
     spelled,
     texts_of,
+    tokenizer_of,
     torch,
     transformers,
 )
+from tests.support.pages import Page
 
 TEXT = "The fox 😀 über naïve 你好!"
 DECODERS = ["gpt2", "llama"]
@@ -171,3 +175,28 @@ def test_a_prompt_may_be_embedded() -> None:
     embedded = model.real.get_input_embeddings()(prompts("gpt2", ["one two"])["input_ids"])
     found = read(model, GenerateStreamer(model.tokenizer, stop="."), inputs_embeds=embedded)
     assert texts_of(found) == ["ab"]
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+PAGE = Page("docs/how-to/engines.md", "transformers")
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
+SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
+
+
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == len(SAID)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("gpt2"))
+    names: dict[str, Any] = {"tokenizer": tokenizer}
+    for (code, text), said in zip(PAGE.examples, SAID, strict=True):
+        names["model"] = Model("gpt2", [spelled("gpt2", row) for row in said])
+        names["inputs"] = prompts("gpt2", ["one two three", "four"][: len(said)])
+        exec(code, names)
+        assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
+
+
+def test_docstring_examples_print_what_they_say() -> None:
+    """They need torch, so the ordinary suite leaves them out."""
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert result.failed == 0
