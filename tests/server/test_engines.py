@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from streamdec import SourceError
 from streamdec.server import create_app, load_engine
+from tests.streams.engines import Engine
 
 
 def answer_of(tokenizer: Any, engine: Any, **body: Any) -> Any:
@@ -72,21 +73,9 @@ def test_a_plain_engine_runs_in_a_separate_thread(tokenizer: Any) -> None:
 def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(
     tokenizer: Any, stream: bool
 ) -> None:
-    num_closed = 0
-
-    class Endless:
-        def __aiter__(self) -> Endless:
-            return self
-
-        async def __anext__(self) -> int:
-            return 40
-
-        async def aclose(self) -> None:
-            nonlocal num_closed
-            num_closed += 1
-
-    assert answer_of(tokenizer, lambda *_: Endless(), max_tokens=2, stream=stream).is_success
-    assert num_closed == 1
+    found = Engine([40] * 9)
+    assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success
+    assert found.closings == 1
 
 
 def test_an_error_after_the_end_of_an_answer_is_only_logged(
@@ -109,7 +98,7 @@ def test_an_error_after_the_end_of_an_answer_is_only_logged(
 def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> None:
     told = []
 
-    class Engine:
+    class Living:
         @asynccontextmanager
         async def lifespan(self) -> Any:
             told.append("begun")
@@ -120,7 +109,7 @@ def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> Non
             told.append("called")
             return prompt
 
-    assert answer_of(tokenizer, Engine()).is_success
+    assert answer_of(tokenizer, Living()).is_success
     assert told == ["begun", "called", "ended"]
 
 

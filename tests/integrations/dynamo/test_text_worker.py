@@ -11,6 +11,7 @@ import pytest
 from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer, StopConditions
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
+from tests.streams.engines import Engine
 from tests.support.zoo import ZOO
 
 TOKENIZER = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
@@ -32,25 +33,20 @@ class Context:
         return self.future
 
 
-class Engine:
-    """Yields an id in each output. At ``hangs_at`` it is silent."""
+def engine_of(ids: Sequence[int], *, hangs_at: int | None = None) -> Engine:
+    """Returns an engine with an id in each output. At ``hangs_at`` it is silent."""
 
-    def __init__(self, ids: Sequence[int], *, hangs_at: int | None = None) -> None:
-        self.ids = [*ids]
-        self.hangs_at = hangs_at
-        self.closed = self.given = 0
+    async def before(pulls: int) -> None:
+        await asyncio.sleep(3600 if pulls == hangs_at else 0)
 
-    async def __call__(self, request: Any) -> AsyncIterator[Any]:
-        return self._outputs()
+    return Engine([{"token_ids": [each]} for each in ids], before_pull=before)
 
-    async def _outputs(self) -> AsyncIterator[Any]:
-        try:
-            for place, token_id in enumerate(self.ids):
-                await asyncio.sleep(3600 if place == self.hangs_at else 0)
-                self.given += 1
-                yield {"token_ids": [token_id]}
-        finally:
-            self.closed += 1
+
+def worker_of(engine: Engine, tokenizer: Any = TOKENIZER, **options: Any) -> TextWorker:
+    async def call(_: Any) -> Engine:
+        return engine
+
+    return TextWorker(call, tokenizer, **options)
 
 
 def texts(objects: Sequence[dict[str, Any]]) -> str:
@@ -62,20 +58,19 @@ async def all_of(answer: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_the_text_and_its_end() -> None:
-    engine, context = Engine(IDS), Context()
-    objects = await all_of(TextWorker(engine, TOKENIZER).generate({"stop": STOP}, context))
+    engine, context = engine_of(IDS), Context()
+    objects = await all_of(worker_of(engine).generate({"stop": STOP}, context))
     await asyncio.sleep(0)
     assert context.future.cancelled(), "nothing waits for the context any more"
     assert texts(objects) == EXPECTED
     assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
-    assert engine.closed == 1
-    assert engine.given < len(IDS)
+    assert engine.closings == 1
+    assert engine.pulls < len(IDS)
 
 
 async def test_objects_have_the_format_of_the_request() -> None:
-    worker = TextWorker(
-        Engine(IDS),
-        TOKENIZER,
+    worker = worker_of(
+        engine_of(IDS),
         wire=lambda request: ChatCompletionEncoder(
             response_id="chatcmpl-1",
             created=0,
@@ -101,14 +96,14 @@ async def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
 @pytest.mark.parametrize("hangs_at", [0, 5, None])
 async def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
     """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
-    context, engine = Context(), Engine(IDS * 5_000, hangs_at=hangs_at)
+    context, engine = Context(), engine_of(IDS * 5_000, hangs_at=hangs_at)
     asyncio.get_running_loop().call_later(0.02, context.stopped.set)
-    task = asyncio.create_task(all_of(TextWorker(engine, TOKENIZER).generate({}, context)))
+    task = asyncio.create_task(all_of(worker_of(engine).generate({}, context)))
     await asyncio.wait({task}, timeout=5)
     objects = task.result()
     assert task.cancelling() == 0
-    assert engine.closed == 1
-    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(texts(objects))
+    assert engine.closings == 1
+    assert TOKENIZER.decode((IDS * 5_000)[: engine.pulls]).startswith(texts(objects))
     assert {each["finish_reason"] for each in objects} <= {None}, "no end is sent"
 
 
@@ -117,8 +112,8 @@ async def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled(
     is_stopped: bool,
 ) -> None:
     """While the engine is silent; also if the client disconnects at the same time."""
-    context, engine = Context(), Engine(IDS, hangs_at=3)
-    task = asyncio.create_task(all_of(TextWorker(engine, TOKENIZER).generate({}, context)))
+    context, engine = Context(), engine_of(IDS, hangs_at=3)
+    task = asyncio.create_task(all_of(worker_of(engine).generate({}, context)))
     await asyncio.sleep(0.02)
     if is_stopped:
         context.future.add_done_callback(lambda _: task.cancel())
@@ -127,13 +122,13 @@ async def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled(
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert engine.closed == 1
+    assert engine.closings == 1
 
 
 async def test_objects_have_the_section_of_their_text() -> None:
     tokenizer = MockTokenizer.from_tokens([b"<think>", b"Hm", b".</think>", b"Hi", b" STOP"])
     sections = {"reasoning": ("<think>", "</think>")}
-    worker = TextWorker(Engine([0, 1, 2, 3, 4, 3]), tokenizer, sections=sections)
+    worker = worker_of(engine_of([0, 1, 2, 3, 4, 3]), tokenizer, sections=sections)
     items = await all_of(worker.generate({"stop": " STOP"}))
     assert [(item.get("section"), item["text"]) for item in items] == [
         *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
@@ -153,4 +148,4 @@ async def test_finish_reasons_of_an_engine_are_those_of_the_answer(reason: Finis
 
 async def test_options_that_a_worker_cannot_have() -> None:
     with pytest.raises(TypeError, match="got conditions and stop, max_tokens"):
-        TextWorker(Engine([]), TOKENIZER, stop="x", max_tokens=3)
+        worker_of(engine_of([]), stop="x", max_tokens=3)

@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import Chunk, MockTokenizer, stream
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
 DONE = b"data: [DONE]\n\n"
@@ -22,28 +23,12 @@ both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 pytestmark = pytest.mark.anyio
 
 
-class Engine:
-    def __init__(self, then: str) -> None:
-        self.then = then
-        self.is_closed = False
+def continuing() -> Engine:
+    return Engine([0] * 99, before_pull=lambda _: checkpoint())
 
-    def __aiter__(self) -> AsyncIterator[int]:
-        return self
 
-    async def __anext__(self) -> int:
-        await checkpoint()
-        if self.then == "waits":
-            await anyio.sleep_forever()
-        if self.then == "is cancelled":
-            raise asyncio.CancelledError
-        return 0
-
-    async def aclose(self) -> None:
-        await checkpoint()  # which it gets, though it is cancelled
-        assert not self.is_closed
-        self.is_closed = True
-        if self.then == "sticks":
-            raise RuntimeError("does not close")
+def waiting() -> Engine:
+    return Engine([], before_pull=lambda _: anyio.sleep_forever())
 
 
 def wire(n: int) -> CompletionEncoder:
@@ -83,25 +68,21 @@ class Client:
 
 # A client that sees nothing more sent can only be known to go where the server says so.
 GOING = [
-    *((how, "continues", patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
-    *(
-        ("was never there", then, patience)
-        for then in ("continues", "waits")
-        for patience in (0, 3)
-    ),
-    *((how, "waits", 0) for how in ("goes", "rejects")),
+    *((how, continuing, patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
+    *(("was never there", make, patience) for make in (continuing, waiting) for patience in (0, 3)),
+    *((how, waiting, 0) for how in ("goes", "rejects")),
 ]
 
 
 @both_loops
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize(("how", "then", "patience"), GOING)
+@pytest.mark.parametrize(("how", "make", "patience"), GOING)
 async def test_every_engine_is_closed_when_the_client_disconnects(
-    n: int, how: str, then: str, patience: int
+    n: int, how: str, make: Any, patience: int
 ) -> None:
-    engines, client = [Engine(then) for _ in range(n)], Client(patience, how)
+    engines, client = [make() for _ in range(n)], Client(patience, how)
     await client.reads(*engines)
-    assert [engine.is_closed for engine in engines] == [True] * n
+    assert [(engine.is_closed, engine.closings) for engine in engines] == [(True, 1)] * n
     assert len(client.sent) <= patience
 
 
@@ -109,7 +90,7 @@ async def test_every_engine_is_closed_when_the_client_disconnects(
 @pytest.mark.parametrize("n", [1, 2])
 async def test_a_cancelled_response_closes_its_engines(anyio_backend: str, n: int) -> None:
     """And has no error: the cancellation does not come from an engine."""
-    engines, client = [Engine("waits") for _ in range(n)], Client()
+    engines, client = [waiting() for _ in range(n)], Client()
     if anyio_backend == "asyncio":  # as servers cancel, without a scope
         task = asyncio.ensure_future(client.reads(*engines))
         await anyio.wait_all_tasks_blocked()
@@ -117,26 +98,28 @@ async def test_a_cancelled_response_closes_its_engines(anyio_backend: str, n: in
         with pytest.raises(asyncio.CancelledError):
             await task
     else:
-        with anyio.move_on_after(0.01) as scope:
-            await client.reads(*engines)
-        assert scope.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.reads, *engines)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
     assert all(engine.is_closed for engine in engines)
     assert client.sent[-1]["type"] == "http.response.start"
 
 
 @both_loops
 async def test_an_error_of_closing_is_raised_after_all_are_closed() -> None:
-    engines = [Engine("sticks"), Engine("sticks")]
+    engines = [Engine([0] * 9, close_error=RuntimeError("does not close")) for _ in range(2)]
     with pytest.raises(RuntimeError, match="does not close"):
         await Client(2).reads(*engines)
-    assert all(engine.is_closed for engine in engines)
+    assert all(engine.closings for engine in engines)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("n", [1, 2])
 async def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
     """It awaits a task that other code has cancelled. The response was not cancelled."""
-    engines, client = [Engine("is cancelled") for _ in range(n)], Client()
+    engines = [Engine([], error=asyncio.CancelledError()) for _ in range(n)]
+    client = Client()
     with pytest.raises(RuntimeError, match="the engine was cancelled"):
         await client.reads(*engines)
     assert b'"error"' in client.sent[-2]["body"]
