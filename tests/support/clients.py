@@ -5,13 +5,14 @@ Importing both takes seconds, also in a process that only collects the tests.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
     from openai import OpenAI
 
-__all__ = ["anthropic_at", "openai_at"]
+__all__ = ["anthropic_at", "events_in", "openai_at"]
 
 OPTIONS: dict[str, Any] = {"api_key": "none", "max_retries": 0}
 
@@ -28,3 +29,8 @@ def anthropic_at(url: str) -> Anthropic:
     from anthropic import Anthropic
 
     return Anthropic(base_url=url, **OPTIONS)
+
+
+def events_in(text: str) -> list[Any]:
+    """The JSON of each event of a response."""
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]

@@ -15,6 +15,7 @@ from streamdec import MockTokenizer, load_tokenizer
 from streamdec.errors import ChatTemplateError
 from streamdec.integrations.chat_route import chat_route
 from tests.streams.engines import Engine
+from tests.support.clients import events_in
 
 TOKENIZER = load_tokenizer("demo")
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -104,8 +105,7 @@ def test_reasoning_has_both_names(streams: bool) -> None:
     answer = answered(engine, {"stream": streams}, sections=sections)
     found: dict[str, str] = {"content": "", "reasoning": "", "reasoning_content": ""}
     if streams:
-        lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
-        parts = [json.loads(line)["choices"][0]["delta"] for line in lines]
+        parts = [event["choices"][0]["delta"] for event in events_in(answer.text)]
     else:
         parts = [answer.json()["choices"][0]["message"]]
     for part in parts:
