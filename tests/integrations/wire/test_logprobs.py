@@ -43,7 +43,11 @@ KINDS = [
     "bpe_suffix",
     "ctc",
 ]
-REAL = [name for name in ("gpt2", "mistral-7b-v0.1") if name in SHARED]
+REAL = [
+    pytest.param(name, marks=pytest.mark.thorough)
+    for name in ("gpt2", "mistral-7b-v0.1")
+    if name in SHARED
+]
 SPACED = MockTokenizer.from_tokens(
     ["\u2581Hello".encode(), "\u2581you".encode(), b"!", "\u2581".encode()], decoder=Metaspace()
 )
