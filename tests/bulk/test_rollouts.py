@@ -117,7 +117,10 @@ def test_each_row_is_what_a_stream_gives(
     spans = spans and has_spans(it.tokenizer)
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     rows = data.draw(st.lists(token_ids(it), max_size=4))
-    rows += [rng.choices(it.usual + it.partial, k=size) for size in (2, 5, 9)]
+    rows += [
+        rng.choices(it.usual + it.partial, k=4),
+        *(rng.choices(it.ordinary, k=size) for size in (3, 9)),
+    ]
     ids = [i for row in rows for i in row]
     specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
     text = it.tokenizer.decode(ids) or "a"
