@@ -132,7 +132,14 @@ def test_each_row_is_what_a_stream_gives(
     cases = [draw_conditions(rng, parts).build() for _ in range(2)]
     cases.append(StopConditions(stop_regex=f"{re.escape(text[at])}[^x]?"))
     strings = filter(None, [text[at : at + 2], text[at + 1 : at + 3]])
-    cases.append(StopConditions([*strings], eos_token_ids=rng.choice(ids)))
+    plain = StopConditions(
+        [*strings],
+        min_tokens=rng.choice((0, 0, 2)),
+        max_tokens=rng.choice((None, 4)),
+        eos_token_ids=ids[-1],
+        include_stop_str_in_output=rng.random() < 0.3,
+    )
+    cases.append(plain)
     for conditions in cases:
         make = partial(StopSequenceDecoder, it.tokenizer, conditions, **options)
         decoders = map(make, prompts or [[]] * len(rows))

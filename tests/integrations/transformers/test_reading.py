@@ -13,7 +13,7 @@ from streamdec.integrations.transformers import GenerateStreamer
 from tests.hooks.recording import recording
 from tests.integrations.transformers.tensors import Model
 
-TOKENIZER = MockTokenizer.from_tokens([bytes([byte]) for byte in range(256)])
+TOKENIZER = MockTokenizer.from_tokens([*(bytes([byte]) for byte in range(256)), b"b>c"])
 LONG = b"abcdefghijklmnopqrstuvwxyz" * 4
 
 
@@ -121,7 +121,7 @@ def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
 
 
 def test_each_chunk_is_in_one_section() -> None:
-    streamer = started(Model(b"a<b>c", b"x"), sections={"reasoning": ("<", ">")})
+    streamer = started(Model([*b"a<", 256], b"x"), sections={"reasoning": ("<", ">")})
     assert [(row, each.text, each.section) for row, each in streamer if each.text] == [
         *((0, "a", None), (1, "x", None), (0, "b", "reasoning"), (0, "c", None)),
     ]
