@@ -69,8 +69,9 @@ async def test_the_text_and_its_end() -> None:
 
 
 async def test_objects_have_the_format_of_the_request() -> None:
+    engine = engine_of(IDS)
     worker = worker_of(
-        engine_of(IDS),
+        engine,
         wire=lambda request: ChatCompletionEncoder(
             response_id="chatcmpl-1",
             created=0,
@@ -84,7 +85,8 @@ async def test_objects_have_the_format_of_the_request() -> None:
     assert "".join(given) == EXPECTED
     assert objects[0]["choices"][0]["delta"]["role"] == "assistant"
     assert objects[-2]["choices"][0]["finish_reason"] == "stop"
-    assert objects[-1]["usage"]["prompt_tokens"] == 3
+    usage = objects[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (3, engine.pulls)
 
 
 async def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
