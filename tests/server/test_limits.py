@@ -14,8 +14,6 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-import streamdec.server
-from streamdec.errors import MissingExtraError
 from streamdec.integrations import _format, _json
 from streamdec.server import ServerLimits, answers, app, create_app
 from tests.server.conftest import LIMITS, Served
@@ -327,12 +325,6 @@ def test_names_are_lists_and_not_one_string(tokenizer: Any) -> None:
 def test_bad_limits_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be at least"):
         ServerLimits(**wrong)
-
-
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "starlette", None)
-    with pytest.raises(MissingExtraError, match=r"streamdec\[server\]"):
-        _ = streamdec.server.create_app
 
 
 def test_streams_are_counted_and_no_text_is_logged(
