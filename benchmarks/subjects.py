@@ -17,7 +17,7 @@ from benchmarks.peers.kit import Kit
 from streamdec import HuggingFaceTokenizer
 from streamdec.locks import cached_property
 
-__all__ = ["ROOT", "Subject", "given", "trained"]
+__all__ = ["ROOT", "Subject", "byte_fallback", "byte_level", "given", "trained"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_TOKENS = 8_192
@@ -102,46 +102,55 @@ class Subject:
 
 VOCABULARY_SIZE = 8_000
 SPECIAL_TOKENS = ("<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>")
+WORDS = Regex("\u2581*[^\u2581]+|\u2581+")
+"""Words with the spaces before them."""
 
 
 def trained(folder: Path, size: int = MOST_TOKENS) -> Iterator[Subject]:
     """Train a byte-level and a byte-fallback BPE, and save them in ``folder``."""
-    for name, train in (("trained-bytelevel", _byte_level), ("trained-fallback", _byte_fallback)):
+    # Much code, and a little of another mix.
+    text = texts.code(2_000_000) + texts.mix(30_000, SEED + 1)
+    corpus = text.splitlines(keepends=True)
+    for name, train in (("trained-bytelevel", byte_level), ("trained-fallback", byte_fallback)):
         path = folder / f"{name}.json"
-        train().save(str(path))
+        train(corpus, VOCABULARY_SIZE, SPECIAL_TOKENS).save(str(path))
         yield Subject(name, path, size)
 
 
-def _corpus() -> list[str]:
-    """Return the text for training: much code, and a little of another mix."""
-    text = texts.code(2_000_000) + texts.mix(30_000, SEED + 1)
-    return text.splitlines(keepends=True)
-
-
-def _byte_level() -> Tokenizer:
-    """Return a tokenizer like GPT-2's."""
+def byte_level(corpus: Sequence[str], size: int, special: Sequence[str]) -> Tokenizer:
+    """Return a tokenizer like GPT-2's: every byte is a token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY_SIZE,
-        special_tokens=[*SPECIAL_TOKENS],
+        vocab_size=size,
+        special_tokens=[*special],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_corpus(), trainer)
+    tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
 
-def _byte_fallback() -> Tokenizer:
-    """Return a tokenizer like Llama 2's, with an alphabet of 400 letters and byte fallback."""
-    pieces, merges = _sentence_pieces()
-    names = [*SPECIAL_TOKENS, *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+def byte_fallback(corpus: Sequence[str], size: int, special: Sequence[str]) -> Tokenizer:
+    """Return a tokenizer like Llama 2's, with an alphabet of 400 letters and byte fallback.
+
+    ``<unk>`` must be one of the special tokens.
+    """
+    words = Tokenizer(models.BPE())
+    words.normalizer = normalizers.Replace(" ", "\u2581")
+    words.pre_tokenizer = pre_tokenizers.Split(WORDS, "isolated")
+    most = size - 256 - len(special)
+    trainer = trainers.BpeTrainer(vocab_size=most, limit_alphabet=400, show_progress=False)
+    words.train_from_iterator(corpus, trainer)
+    model = json.loads(words.to_str())["model"]
+    names = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
     vocabulary = {name: token_id for token_id, name in enumerate(names)}
+    merges = [tuple(pair) for pair in model["merges"]]
     tokenizer = Tokenizer(
         models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
     )
-    tokenizer.add_special_tokens([*SPECIAL_TOKENS])
+    tokenizer.add_special_tokens([*special])
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
     )
@@ -154,18 +163,6 @@ def _byte_fallback() -> Tokenizer:
         ]
     )
     return tokenizer
-
-
-def _sentence_pieces() -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the pieces and merges of a BPE over words with the spaces before them."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\u2581*[^\u2581]+|\u2581+"), "isolated")
-    size = VOCABULARY_SIZE - 256 - len(SPECIAL_TOKENS)
-    trainer = trainers.BpeTrainer(vocab_size=size, limit_alphabet=400, show_progress=False)
-    tokenizer.train_from_iterator(_corpus(), trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    return list(model["vocab"]), [tuple(pair) for pair in model["merges"]]
 
 
 def given(path: Path, size: int = MOST_TOKENS) -> Subject:

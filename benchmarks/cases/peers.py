@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import stops
-from benchmarks.cases.streams import drive
+from benchmarks.cases.streams import drawn, drive
 from benchmarks.peers.hf import HfStreamer
 from benchmarks.peers.kit import PeerMissingError
 from benchmarks.peers.mlx_lm import MlxNaive, MlxOwn
@@ -15,7 +14,6 @@ from benchmarks.peers.sglang import Sglang, SglangBatch
 from benchmarks.peers.vllm import VllmFast, VllmSlow
 from benchmarks.runner import Case, Effort, Make, Work
 from benchmarks.subjects import Subject
-from streamdec import StopConditions
 from streamdec.bench.entrants import Ours
 
 __all__ = ["PEERS"]
@@ -32,16 +30,14 @@ ROWS: dict[str, Callable[..., Any]] = {
 WITH_STOPS = ("vLLM, fast", "vLLM, slow", "SGLang, batch of 1")
 
 
-def _drawn(count: int, text: str) -> list[str]:
-    return stops.KINDS[stops.ORDINARY](count, text, random.Random(25))
-
-
 def _peer(make: Callable[..., Any], count: int) -> Make:
     def work(subject: Subject, effort: Effort) -> Work:
         if subject.kit is None:
             raise PeerMissingError("no folder of peers was given")
         token_ids = subject.piece("code", effort.peer_tokens)
-        peer = make(subject.kit, subject, _drawn(count, subject.expected(token_ids)))
+        peer = make(
+            subject.kit, subject, drawn(stops.ORDINARY, count, subject.expected(token_ids)).stop
+        )
         done = drive(peer, subject, token_ids)
         streams = peer.streams
         return Work(lambda: done.sample() / streams, "ns", done.check)
@@ -53,7 +49,7 @@ def _peer(make: Callable[..., Any], count: int) -> Make:
 def _ours(count: int) -> Make:
     def work(subject: Subject, effort: Effort) -> Work:
         token_ids = subject.piece("code", effort.peer_tokens)
-        conditions = StopConditions(_drawn(count, subject.expected(token_ids)))
+        conditions = drawn(stops.ORDINARY, count, subject.expected(token_ids))
         return drive(Ours(subject.tokenizer, conditions), subject, token_ids)
 
     return work

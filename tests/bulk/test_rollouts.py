@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -21,6 +22,7 @@ from streamdec import (
 )
 from streamdec.bulk import Rollout, decode_arrow, decode_rollouts, rollouts
 from tests.bulk.test_arrays import FEWER, subject
+from tests.stop_model import Pieces, TokenTable, draw_conditions
 from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by
 from tests.support.zoo import ZOO
@@ -48,44 +50,16 @@ both_ways = pytest.mark.usefixtures("_way")
 STOPPED = [*ZOO, "sentencepiece", "regex_after_fuse"]
 
 
-def random_conditions(
-    seed: random.Random, text: str, ids: Sequence[int], specials: Sequence[str]
-) -> StopConditions:
-    """Return conditions of any kind, which rows of ``ids`` often meet; ``text`` is theirs.
+class Parts(Pieces):
+    """Parts of the text of ``ids``, of which ``specials`` have no text if they are skipped."""
 
-    ``specials`` are names of special tokens, which have no text if they are skipped.
-    """
+    def __init__(self, rng: random.Random, text: str, ids: list[int], specials: list[str]) -> None:
+        names, letters = tuple(map(str.encode, specials)), tuple(dict.fromkeys(text))
+        self.table = TokenTable(names, tuple(range(len(names))), "", letters[:4], ())
+        self.rng, self.text, self.ids = rng, text, tuple(ids)
 
-    def some(most: int, one: Callable[[], Any]) -> list[Any]:
-        return [one() for _ in range(max(seed.randint(-most, most), 0))]
-
-    def piece() -> str:
-        if specials and seed.random() < 0.3:
-            return seed.choice(specials)
-        start = seed.randrange(len(text))
-        return text[start : start + seed.randint(1, 3)]
-
-    def token() -> int:
-        return seed.choice(ids)
-
-    def section() -> tuple[str | int, str | int]:
-        pairs: list[tuple[str | int, str | int]] = [(piece(), token()), (token(), "end")]
-        return seed.choice(pairs)
-
-    most = seed.choice([None, None, seed.randint(3, 20)])
-    return StopConditions(
-        some(2, piece),
-        some(1, token),
-        visible_stop=some(2, piece),
-        visible_stop_token_ids=some(1, token),
-        include_stop_str_in_output=seed.random() < 0.2,
-        min_tokens=seed.choice([0, 0, 0, 1, 3]),
-        max_tokens=most,
-        ignore_eos=seed.random() < 0.1,
-        eos_token_ids=some(1, token),
-        ignore_stops_between=some(1, section),
-        stop_regex=some(1, lambda: f"{re.escape(piece()[0])}[^x]?"),
-    )
+    def draw_id(self) -> int:
+        return self.rng.choice(self.ids)
 
 
 def streamed(
@@ -134,43 +108,55 @@ def check_spans(rollout: Rollout) -> None:
 
 
 @pytest.mark.parametrize("name", STOPPED)
-@settings(max_examples=FEWER.max_examples * 3)
+@FEWER
 @given(data=st.data(), skip=st.booleans(), spans=st.booleans(), fewest=st.sampled_from([0, 2**40]))
 def test_each_row_is_what_a_stream_gives(
     name: str, data: st.DataObject, skip: bool, spans: bool, fewest: int
 ) -> None:
     it = subject(name)
     spans = spans and has_spans(it.tokenizer)
-    rows = data.draw(st.lists(token_ids(it), max_size=6))
-    ids = [i for row in rows for i in row] or it.usual[:3]
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    rows = data.draw(st.lists(token_ids(it), max_size=4))
+    rows += [
+        rng.choices(it.usual + it.partial, k=4),
+        *(rng.choices(it.ordinary, k=size) for size in (3, 9)),
+    ]
+    ids = [i for row in rows for i in row]
     specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
     text = it.tokenizer.decode(ids) or "a"
-    conditions = random_conditions(data.draw(st.randoms()), text, ids, specials)
     prompt = token_ids(it) | st.just(ids[:1])
     prompts = data.draw(st.none() | st.lists(prompt, min_size=len(rows), max_size=len(rows)))
-    decoders = [
-        StopSequenceDecoder(it.tokenizer, conditions, before, skip_special_tokens=skip, spans=spans)
-        for before in prompts or [[]] * len(rows)
-    ]
-    given = zip(decoders, rows, strict=True)
-    expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
-        found = decode_rollouts(
-            rows,
-            it.tokenizer,
-            conditions,
-            prompt_token_ids=prompts,
-            spans=spans,
-            skip_special_tokens=skip,
-        )
-    assert found == [rollout for rollout, _ in expected]
-    if prompts is None:
-        for each in found if spans else ():
-            check_spans(each)
-        array = pa.array(rows, pa.list_(pa.uint32()))
-        structs = decode_arrow(array, it.tokenizer, conditions, skip_special_tokens=skip)
-        assert structs.to_pylist() == [struct for _, struct in expected]
+    options: dict[str, Any] = {"spans": spans, "skip_special_tokens": skip}
+    parts = Parts(rng, text, ids, specials)
+    at = rng.randrange(len(text))
+    cases = [draw_conditions(rng, parts).build() for _ in range(2)]
+    cases.append(StopConditions(stop_regex=f"{re.escape(text[at])}[^x]?"))
+    strings = filter(None, [text[at : at + 2], text[at + 1 : at + 3]])
+    plain = StopConditions(
+        [*strings],
+        min_tokens=rng.choice((0, 0, 2)),
+        max_tokens=rng.choice((None, 4)),
+        eos_token_ids=ids[-1],
+        include_stop_str_in_output=rng.random() < 0.3,
+    )
+    cases.append(plain)
+    for conditions in cases:
+        make = partial(StopSequenceDecoder, it.tokenizer, conditions, **options)
+        decoders = map(make, prompts or [[]] * len(rows))
+        given = zip(decoders, rows, strict=True)
+        expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
+            found = decode_rollouts(
+                rows, it.tokenizer, conditions, prompt_token_ids=prompts, **options
+            )
+        assert found == [rollout for rollout, _ in expected]
+        if prompts is None:
+            for each in found if spans else ():
+                check_spans(each)
+            array = pa.array(rows, pa.list_(pa.uint32()))
+            structs = decode_arrow(array, it.tokenizer, conditions, skip_special_tokens=skip)
+            assert structs.to_pylist() == [struct for _, struct in expected]
 
 
 def has_spans(tokenizer: Any) -> bool:

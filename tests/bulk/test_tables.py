@@ -44,6 +44,7 @@ def test_no_example_is_longer_than_ten_lines() -> None:
     assert max(len(body.splitlines()) for body in kinds.values()) <= 10
 
 
+@pytest.mark.thorough  # test_files.py has the command and several processes
 def test_the_examples_print_what_the_page_says(tmp_path: Path) -> None:
     """In an empty folder, with the commands between them."""
     blocks = [

@@ -206,11 +206,11 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
 def test_mlx_lm() -> None:
     scripted = pytest.importorskip("tests.integrations.mlx_lm.scripted")
     from streamdec.integrations.mlx_lm import StreamingDetokenizer
-    from tests.integrations.vocabularies import byte_level
+    from tests.integrations.vocabularies import VOCABULARIES
 
     utils, generation = scripted.tokenizer_utils, scripted.generation
     tokenizer = utils.TokenizerWrapper(
-        scripted.wrapped(byte_level()), utils.BPEStreamingDetokenizer
+        scripted.wrapped(VOCABULARIES["byte_level"]()), utils.BPEStreamingDetokenizer
     )
     rows = cells("mlx-lm", "the same ids")
     ids = [*tokenizer.encode(" Two"), len(tokenizer) + 5]

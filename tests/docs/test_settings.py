@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.support.pages import ROOT, Page
 
-PAGE = Page("docs/reference/cli.md")
 SOURCES = sorted([*(ROOT / "streamdec").rglob("*.py"), *ROOT.glob("plugins/*/streamdec_*/*.py")])
 NAME = re.compile(r"_?[A-Z][A-Z_]{3,}")
 OTHER_WORDS = re.compile(
@@ -22,11 +21,9 @@ OTHER_WORDS = re.compile(
 """Words in capitals of those modules that are no variables, or are only set for a child process."""
 
 
-def rows(title: str) -> list[list[str]]:
-    """The cells of the first table under a heading."""
-    section = PAGE.text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| ")]
-    return [line.strip("| ").split(" | ") for line in lines[1:]]
+def named(title: str) -> set[str]:
+    """The first cells of the table under a heading."""
+    return {in_code(first) for first, *_ in Page("docs/reference/cli.md", title).table}
 
 
 def in_code(cell: str) -> str:
@@ -57,7 +54,7 @@ def test_every_variable_is_on_the_page() -> None:
     assert len(words) > 8
     # click reads the first of these, rich the other.
     asked = {"_STREAMDEC_COMPLETE", "NO_COLOR"}.union(*words)
-    there = {in_code(row[0]) for row in rows("Environment variables")}
+    there = named("Environment variables")
     assert {word for word in asked - there if not OTHER_WORDS.fullmatch(word)} == set()
     assert there <= asked
 
@@ -71,7 +68,7 @@ def test_every_logger_is_on_the_page() -> None:
         for path in SOURCES
         for name in re.findall(r'getLogger\("([^"]+)"\)', path.read_text("utf-8"))
     }
-    assert {in_code(row[0]) for row in rows("Loggers")} == names
+    assert named("Loggers") == names
 
 
 def test_importing_changes_nothing() -> None:

@@ -32,16 +32,14 @@ from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, te
 from tests.support.pages import Page
 from tests.support.zoo import UNCOMPILED, ZOO
 
-PAGE = Page("docs/explanation/formats.md")
+PATH = "docs/explanation/formats.md"
 SPEC = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 TEMPLATE = "{% for m in messages %}{{ m.role }}{% endfor %}"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
 def rows(title: str) -> list[list[str]]:
-    section = PAGE.text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| ")]
-    return [line.strip("| ").split(" | ") for line in lines[1:]]
+    return Page(PATH, title).table
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
+from functools import cache, partial
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from tests.support.zoo import BYTE_PIECES
+from benchmarks import subjects
 
-__all__ = [
-    "EOS",
-    "PAD",
-    "VOCABULARIES",
-    "byte_fallback",
-    "byte_level",
-    "id_of",
-    "spelled",
-    "unigram",
-]
+__all__ = ["EOS", "PAD", "VOCABULARIES", "id_of", "spelled"]
 
 TEXT = [
     "The quick brown fox doesn't jump. It sleeps, and dreams!",
@@ -27,56 +17,6 @@ TEXT = [
 ]
 PAD, EOS = "<pad>", "</s>"
 SPECIAL = [PAD, "<s>", EOS, "<unk>"]
-
-
-@cache
-def byte_level() -> Tokenizer:
-    """As GPT-2 and Llama 3 have it: every byte is a token, and a character may be several."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
-    return tokenizer
-
-
-@cache
-def byte_fallback() -> Tokenizer:
-    """As Llama 2 and Mistral have it: what the vocabulary has not is spelled in byte tokens."""
-    normalizer = normalizers.Sequence(
-        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
-    )
-    trained = Tokenizer(models.BPE())
-    trained.normalizer = normalizer
-    trainer = trainers.BpeTrainer(
-        vocab_size=200, special_tokens=SPECIAL, show_progress=False, max_token_length=8
-    )
-    trained.train_from_iterator(TEXT, trainer)
-    model = json.loads(trained.to_str())["model"]
-    # Byte tokens are part of the vocabulary, and not special: they are not added tokens.
-    pieces = [*model["vocab"], *BYTE_PIECES]
-    tokenizer = Tokenizer(
-        models.BPE(
-            {piece: place for place, piece in enumerate(pieces)},
-            [tuple(merge) for merge in model["merges"]],
-            unk_token="<unk>",
-            byte_fallback=True,
-        )
-    )
-    tokenizer.normalizer = normalizer
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("\u2581", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    tokenizer.add_special_tokens(SPECIAL)
-    return tokenizer
 
 
 @cache
@@ -92,7 +32,11 @@ def unigram() -> Tokenizer:
     return tokenizer
 
 
-VOCABULARIES = {"byte_level": byte_level, "byte_fallback": byte_fallback, "unigram": unigram}
+VOCABULARIES = {
+    "byte_level": cache(partial(subjects.byte_level, TEXT, 400, SPECIAL)),
+    "byte_fallback": cache(partial(subjects.byte_fallback, TEXT, 460, SPECIAL)),
+    "unigram": unigram,
+}
 
 
 def id_of(tokenizer: Tokenizer, piece: str) -> int:

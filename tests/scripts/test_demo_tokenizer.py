@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.pages import DEMO, ROOT
+
 DATA = ROOT / "streamdec" / "cli" / "data"
-TOKENIZER = ROOT / "streamdec" / "loading" / "demo" / "tokenizer.json"
+TOKENIZER = DEMO / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_training_again_gives_the_committed_file_byte_for_byte(tmp_path: Path) -
     subprocess.run([sys.executable, scripts / "train_demo_tokenizer.py"], check=True)
 
     trained = (tmp_path / TOKENIZER.relative_to(ROOT)).read_bytes()
-    assert trained == (TOKENIZER).read_bytes()
+    assert trained == TOKENIZER.read_bytes()
     assert len(trained) <= 300_000
 
 

@@ -17,12 +17,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from tests.cli.running import DEMO_TEXT, Run, root_context, run
+from tests.cli.running import DEMO_TEXT, root_context, run
 from tests.server.serving import DEMO, tokenizer_in
 
-QUICKLY = {"STREAMDEC_FAST": "off"}
-"""Nothing is compared when a tokenizer is loaded."""
-ENGINE = (str(DEMO), "--engine")
 MODULE = """
 import asyncio
 from contextlib import asynccontextmanager
@@ -42,8 +39,6 @@ class Hanging:
             await asyncio.Event().wait()
         finally:
             Path("closed").touch()
-
-number = 5
 """
 
 
@@ -54,7 +49,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, **QUICKLY, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "STREAMDEC_FAST": "off", "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -73,7 +68,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 def test_running_streams_end_before_the_process(tmp_path: Path) -> None:
     """After Ctrl-C they may continue for the grace; then they are cut, and engines closed."""
     (tmp_path / "mine.py").write_text(MODULE)
-    options = (*ENGINE, "mine:Hanging", "--grace", "1", "--model", "named")
+    options = (str(DEMO), "--engine", "mine:Hanging", "--grace", "1", "--model", "named")
     with (
         serving(tmp_path, *options) as (process, url),
         httpx.Client(base_url=url, timeout=20, verify=False) as http,
@@ -107,36 +102,6 @@ def test_without_an_engine_the_text_of_the_demo_is_replayed(
         assert http.get("/", headers={"host": "evil.example"}).status_code == 400
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ([*ENGINE, "mine"], "as module:callable, such as mine:generate, not 'mine'"),
-        ([*ENGINE, "mine:number"], "must be callable with (prompt_token_ids, params), not 5"),
-        (["not_there"], "not_there"),
-        (["--text", "bytes.txt"], "bytes.txt: not UTF-8: byte 0xff at position 4"),
-        (["--port", "70000"], "70000"),
-        (["--text", "not_there.txt"], "not_there.txt"),
-        (["--api-key", "a key"], "without spaces"),
-        (["--reasoning-markers", "a", "a"], "are both 'a'"),
-        ([*ENGINE, "mine:Hanging", "--text", "mine.py"], "--text is only for the replay"),
-        (["--engine", "mine:Hanging"], "--engine needs TOKENIZER, that of the engine's model"),
-    ],
-)
-def test_wrong_options_of_serve_are_status_2(
-    options: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine.py").write_text(MODULE)
-    (tmp_path / "bytes.txt").write_bytes(b"One\xff")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv(*next(iter(QUICKLY.items())))
-    done: Run = run(monkeypatch, "serve", *options)
-    sys.modules.pop("mine", None)
-    assert done.status == 2
-    assert told in done.err
-    assert "Traceback" not in done.err
-
-
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for said, keys in (("one two", ("one", "two")), ("", ()), (None, ())):
         if said is None:
@@ -155,20 +120,16 @@ def test_only_local_host_names_reach_a_local_server() -> None:
     assert {*_hosts("0.0.0.0", ("mine.example",))} == own | {"0.0.0.0", "mine.example"}
 
 
-def test_end_of_sequence_ids_are_read_from_the_models_files(tmp_path: Path) -> None:
+def test_end_of_sequence_ids_are_read_from_the_models_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A name has no files in the working directory."""
     loaded: Any = tokenizer_in(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert _eos_token_ids(str(tmp_path), loaded) == []
-    for said, found in (("[2, 7]", [2, 7]), ("2", [2]), ('"x"', []), ("null", [])):
+    for said, found in (("2", [2]), ('"x"', []), ("null", []), ("[2, 7]", [2, 7])):
         config = f'{{"eos_token_id": {said}}}'
         (tmp_path / "generation_config.json").write_text(config)
         assert _eos_token_ids(str(tmp_path), loaded) == found
-
-
-def test_a_name_has_no_files_in_the_working_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    loaded: Any = tokenizer_in(tmp_path)
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
-    monkeypatch.chdir(tmp_path)
-    assert _eos_token_ids("some_name", loaded) == []
     assert _eos_token_ids("tokenizer.json", loaded) == [2, 7]
+    assert _eos_token_ids("some_name", loaded) == []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from streamdec import StopConditions, StopSequenceDecoder
 from streamdec.server import ReplayEngine, SamplingParams, create_app
 from tests.cli.running import DEMO_TEXT
 from tests.server.serving import served
+from tests.streams.engines import Engine
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/serve-an-engine.md")
@@ -26,18 +25,10 @@ MODEL, ENGINE = (code for code in PAGE.of_kind("python") if "torch" in code)
 ADDRESS = "http://127.0.0.1:8000"
 
 
-class Request:
+class Request(Engine):
     """What an engine of somebody's gives."""
 
     is_aborted = False
-
-    def __init__(self, ids: list[int]) -> None:
-        self._ids = ids
-
-    async def __aiter__(self) -> AsyncIterator[int]:
-        for each in self._ids:
-            await asyncio.sleep(0)
-            yield each
 
     def abort(self) -> None:
         self.is_aborted = True

@@ -12,16 +12,7 @@ from starlette.testclient import TestClient
 
 from streamdec import SourceError
 from streamdec.server import create_app, load_engine
-
-MODULE = """
-import lacking
-
-class Engine:
-    def __call__(self, prompt, params):
-        return prompt
-
-number = 5
-"""
+from tests.streams.engines import Engine
 
 
 def answer_of(tokenizer: Any, engine: Any, **body: Any) -> Any:
@@ -78,23 +69,13 @@ def test_a_plain_engine_runs_in_a_separate_thread(tokenizer: Any) -> None:
     assert "streamdec-engine" in names.pop()
 
 
-def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(tokenizer: Any) -> None:
-    class Endless:
-        num_closed = 0
-
-        def __aiter__(self) -> Endless:
-            return self
-
-        async def __anext__(self) -> int:
-            return 40
-
-        async def aclose(self) -> None:
-            self.num_closed += 1
-
-    for stream in (False, True):
-        found = Endless()
-        assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success  # noqa: B023
-        assert found.num_closed == 1
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(
+    tokenizer: Any, stream: bool
+) -> None:
+    found = Engine([40] * 9)
+    assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success
+    assert found.closings == 1
 
 
 def test_an_error_after_the_end_of_an_answer_is_only_logged(
@@ -117,7 +98,7 @@ def test_an_error_after_the_end_of_an_answer_is_only_logged(
 def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> None:
     told = []
 
-    class Engine:
+    class Living:
         @asynccontextmanager
         async def lifespan(self) -> Any:
             told.append("begun")
@@ -128,29 +109,22 @@ def test_the_lifespan_of_an_engine_surrounds_all_requests(tokenizer: Any) -> Non
             told.append("called")
             return prompt
 
-    assert answer_of(tokenizer, Engine()).is_success
+    assert answer_of(tokenizer, Living()).is_success
     assert told == ["begun", "called", "ended"]
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("mine", "as module:callable, such as mine:generate, not 'mine'"),
-        ("mine.py:number", "as module:callable, such as mine:number, not 'mine.py:number'"),
+        ("json.py:dumps", "as module:callable, such as json:dumps, not 'json.py:dumps'"),
         ("not_there:run", "not_there:run: ModuleNotFoundError: No module named 'not_there'"),
-        ("mine:nothing", "AttributeError: module 'mine' has no attribute 'nothing'"),
+        ("json:nothing", "AttributeError: module 'json' has no attribute 'nothing'"),
     ],
 )
 def test_an_engine_that_cannot_be_loaded(
     name: str, told: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(MODULE.replace("import lacking\n", ""))
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
     with pytest.raises(SourceError) as raised:
         load_engine(name, str(tmp_path))
     assert told in str(raised.value)
-
-
-def test_an_engine_is_callable(tokenizer: Any) -> None:
-    with pytest.raises(SourceError, match="must be callable with"):
-        create_app(tokenizer, 5)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import Served
+from tests.support.clients import events_in
 
 JSON = {"content-type": "application/json"}
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"
@@ -207,8 +208,7 @@ def test_an_engine_that_fails(server: Served, path: str, then: str, is_plain: bo
     assert whole.status_code == 500
     # uvicorn closes the connection after the error of the response.
     streamed = httpx.post(f"{server.url}{path}", json=body | {"stream": True})
-    events = [line[6:] for line in streamed.text.splitlines() if line.startswith("data: {")]
-    *texts, last = map(json.loads, events)
+    *texts, last = events_in(streamed.text)
     kind = "api_error" if path == MESSAGES else "server_error"
     assert whole.json()["error"]["type"] == last["error"]["type"] == kind
     assert "secret" not in whole.text + streamed.text

@@ -7,31 +7,29 @@ import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-import streamdec.server
-from streamdec.errors import MissingExtraError
 from streamdec.integrations import _format, _json
 from streamdec.server import ServerLimits, answers, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
 from tests.server.test_errors import CHAT, COMPLETIONS, HI, JSON, checked
+from tests.streams.engines import Engine
 
 
 @contextmanager
 def another(tokenizer: Any, **options: Any) -> Iterator[tuple[EchoEngine, httpx.Client]]:
     """A server with other options."""
-    engine = options.pop("engine", None) or EchoEngine()
+    engine = EchoEngine()
     made = create_app(tokenizer, engine, **options)
     with served(made) as url, httpx.Client(base_url=url, timeout=20, verify=False) as http:
         yield engine, http
-        if isinstance(engine, EchoEngine):
-            engine.release.set()
+        engine.release.set()
 
 
 # --- bodies and work ------------------------------------------------------------------------------
@@ -51,18 +49,23 @@ def test_a_body_that_is_too_large(server: Served) -> None:
     assert server.http.post(COMPLETIONS, content=filled, headers=JSON).is_success
 
 
-def test_a_body_that_does_not_arrive_times_out(tokenizer: Any) -> None:
-    with another(tokenizer, limits=ServerLimits(body_seconds=1)) as (_, http):
-        head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        answer = raw(http.base_url, f"{head}Content-Length: 9\r\n\r\n{{".encode())
-        assert answer.startswith(b"HTTP/1.1 408")
-
-
-def raw(address: httpx.URL, data: bytes) -> bytes:
-    """What comes back for ``data``, until the server closes the connection."""
+@contextmanager
+def posted(url: Any, path: str, body: bytes, size: int | None = None) -> Iterator[socket.socket]:
+    """A connection with a request, which is closed at the end."""
+    address = httpx.URL(url)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     with socket.create_connection((address.host, address.port), timeout=20) as connection:
-        connection.sendall(data)
-        return b"".join(iter(lambda: connection.recv(65_536), b""))
+        connection.sendall(f"{head}Content-Length: {size or len(body)}\r\n\r\n".encode() + body)
+        yield connection
+
+
+def test_a_body_that_does_not_arrive_times_out(tokenizer: Any) -> None:
+    limits = ServerLimits(body_seconds=1)
+    with (
+        another(tokenizer, limits=limits) as (_, http),
+        posted(http.base_url, COMPLETIONS, b"{", 9) as connection,
+    ):
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_more_requests_wait_and_too_many_are_rejected(tokenizer: Any) -> None:
 
 
 def test_an_engine_says_how_many_samples_it_runs(tokenizer: Any) -> None:
-    class Engine:
+    class Bounded:
         max_concurrency = 1
         running = most = 0
 
@@ -164,10 +167,11 @@ def test_an_engine_says_how_many_samples_it_runs(tokenizer: Any) -> None:
                 yield each
             self.running -= 1
 
-    with another(tokenizer, engine=Engine()) as (engine, http):
+    engine = Bounded()
+    with TestClient(create_app(tokenizer, engine)) as http:
         answer = http.post(COMPLETIONS, json={"prompt": "One two", "n": 3}).json()
-        assert [each["text"] for each in answer["choices"]] == ["One two"] * 3
-        assert engine.most == 1  # type: ignore[attr-defined]
+    assert [each["text"] for each in answer["choices"]] == ["One two"] * 3
+    assert engine.most == 1
 
 
 # --- clients that go ------------------------------------------------------------------------------
@@ -180,45 +184,32 @@ def test_the_engine_is_closed_when_the_client_disconnects(
 ) -> None:
     engine = server.engine
     engine.then, engine.is_plain = "hangs", is_plain
-
-    async def main() -> None:
-        url = f"{server.url}{COMPLETIONS}"
-        body = {"prompt": "One two", "stream": is_streamed, "n": 2}
-        async with httpx.AsyncClient(timeout=20, verify=False) as client:
-            task = asyncio.create_task(client.post(url, json=body))
-            await asyncio.to_thread(engine.wait_for_runs, 2)
-            await asyncio.to_thread(until, lambda: all(run.num_given for run in engine.runs))
-            assert not any(run.closed.is_set() for run in engine.runs)
-            task.cancel()
-            await asyncio.wait([task])
-        for run in engine.runs:
-            assert await asyncio.to_thread(run.closed.wait, 10)
-
-    asyncio.run(main())
+    body = json.dumps({"prompt": "One two", "stream": is_streamed, "n": 2}).encode()
+    with posted(server.url, COMPLETIONS, body):
+        runs = engine.wait_for_runs(2)
+        until(lambda: all(run.num_given for run in runs))
+        assert not any(run.closed.is_set() for run in runs)
+    assert all(run.closed.wait(10) for run in runs)
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
+async def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
     """It has sent nothing and closed its engines, and its task is not cancelled.
 
     A cancelled task is.
     """
     sent: list[Any] = []
-    closed: list[bool] = []
+    engines: list[Engine] = []
     begun = asyncio.Barrier(n + 1)
 
-    class Hanging:
-        def __aiter__(self) -> Hanging:
-            return self
+    async def hang(_: int) -> None:
+        await begun.wait()
+        await asyncio.Event().wait()
 
-        async def __anext__(self) -> int:
-            await begun.wait()
-            await asyncio.Event().wait()
-            return 0
-
-        async def aclose(self) -> None:
-            await asyncio.sleep(0)
-            closed.append(True)
+    def engine(*_: Any) -> Engine:
+        engines.append(Engine([], before_pull=hang))
+        return engines[-1]
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -234,21 +225,18 @@ def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: in
 
         headers = [(b"content-type", b"application/json"), (b"host", b"x")]
         scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "headers": headers}
-        await create_app(tokenizer, lambda *_: Hanging())(scope, receive, send)
+        await create_app(tokenizer, engine)(scope, receive, send)
         task = asyncio.current_task()
         assert task is not None
         return task.cancelling()
 
-    async def main() -> None:
-        assert await respond(leaves=True) == 0
-        task = asyncio.create_task(respond(leaves=False))
-        await begun.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    asyncio.run(main())
-    assert (sent, len(closed)) == ([], 2 * n)
+    assert await respond(leaves=True) == 0
+    task = asyncio.create_task(respond(leaves=False))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert (sent, [each.closings for each in engines]) == ([], [1] * 2 * n)
 
 
 def test_templates_of_clients_that_left_are_not_rendered(
@@ -267,21 +255,15 @@ def test_templates_of_clients_that_left_are_not_rendered(
             return "Hi"
 
     monkeypatch.setattr(tokenizer, "get_chat_template", Slow)
-    body = json.dumps({"messages": [{"role": "user", "content": "x" * 10_000}]})
-
-    async def main(http: httpx.Client) -> None:
-        async with httpx.AsyncClient(base_url=http.base_url, timeout=20, verify=False) as client:
-            posts = [client.post(CHAT, content=body, headers=JSON) for _ in range(20)]
-            tasks = [asyncio.create_task(each) for each in posts]
-            await asyncio.to_thread(until, lambda: http.get("/health").json()["requests"] == 20)
-            await asyncio.to_thread(until, lambda: len(rendered) == 2)
-            for each in tasks:
-                each.cancel()
-            await asyncio.wait(tasks)
-        release.set()
-
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * 10_000}]}).encode()
     with another(tokenizer) as (engine, http):
-        asyncio.run(main(http))
+        with ExitStack() as clients:
+            for _ in range(20):
+                clients.enter_context(posted(http.base_url, CHAT, body))
+            until(lambda: http.get("/health").json()["requests"] == 20)
+            until(lambda: len(rendered) == 2)
+        http.get("/health")  # when it is answered, the server knows that they have left
+        release.set()
         until(lambda: http.get("/health").json()["requests"] == 0)
         assert len(rendered) == 2
         assert not any(run.begun.is_set() for run in engine.runs)
@@ -304,7 +286,9 @@ def test_a_silent_stream_is_kept_alive(tokenizer: Any, monkeypatch: pytest.Monke
 
 
 def test_requests_need_one_of_the_keys(tokenizer: Any) -> None:
-    with another(tokenizer, api_keys=["first-key", "other=key/2"]) as (engine, http):
+    engine = EchoEngine()
+    made = create_app(tokenizer, engine, api_keys=["first-key", "other=key/2"])
+    with TestClient(made) as http:
         body = {"prompt": "One"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "first-ke"}):
             error = checked(http.post(COMPLETIONS, json=body, headers=headers), 401)
@@ -324,15 +308,11 @@ def test_a_malformed_key_raises(tokenizer: Any, key: str) -> None:
 
 
 def test_only_the_given_hosts_are_accepted(tokenizer: Any) -> None:
-    with another(tokenizer, hosts=["127.0.0.1", "api.example"]) as (_, http):
+    made = create_app(tokenizer, EchoEngine(), hosts=["127.0.0.1", "api.example"])
+    with TestClient(made, base_url="http://127.0.0.1") as http:
         assert http.get("/health").is_success
         assert http.get("/health", headers={"host": "api.example:99"}).is_success
         assert http.get("/health", headers={"host": "evil.example"}).status_code == 400
-
-
-def test_metrics_count_the_streams(server: Served) -> None:
-    server.post(prompt="One", stop="e")
-    assert "streamdec_streams_total{" in server.http.get("/metrics").text
 
 
 def test_names_are_lists_and_not_one_string(tokenizer: Any) -> None:
@@ -347,13 +327,10 @@ def test_bad_limits_raise(wrong: dict[str, Any]) -> None:
         ServerLimits(**wrong)
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "starlette", None)
-    with pytest.raises(MissingExtraError, match=r"streamdec\[server\]"):
-        _ = streamdec.server.create_app
-
-
-def test_no_text_is_logged(server: Served, caplog: pytest.LogCaptureFixture) -> None:
-    server.post(prompt="a secret prompt")
+def test_streams_are_counted_and_no_text_is_logged(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.post(prompt="a secret prompt", stop="e")
     server.post(prompt="a secret prompt", stop=[""])
+    assert "streamdec_streams_total{" in server.http.get("/metrics").text
     assert "secret" not in caplog.text

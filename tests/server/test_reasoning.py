@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from starlette.testclient import TestClient
 
 from streamdec.server import create_app
 from tests.server.serving import EchoEngine, tokenizer_in
+from tests.support.clients import events_in
 
 THINK = ("<think>", "</think>")
 THOUGHT = "<think>a STOP</think> b STOP c"
@@ -42,17 +42,12 @@ def test_stops_do_not_count_in_reasoning(client: TestClient, prompt: str, text: 
     assert found["choices"][0]["text"] == text
 
 
-def events_of(response: Any) -> list[Any]:
-    lines = response.text.splitlines()
-    return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-
-
 def chat(client: TestClient, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, str]:
     """What clients of OpenAI's API get: the reasoning, under both of its names, and the content."""
     body = {"messages": [{"role": "user", "content": text}], "stop": "STOP", **more}
     response = client.post("/v1/chat/completions", json={**body, "stream": is_streamed})
     if is_streamed:
-        found = [each["choices"][0]["delta"] for each in events_of(response)]
+        found = [each["choices"][0]["delta"] for each in events_in(response.text)]
     else:
         found = [response.json()["choices"][0]["message"]]
     reasoning, same, content = (
@@ -87,7 +82,7 @@ def test_a_message(client: TestClient) -> None:
     blocks = [(each["type"], each[each["type"]]) for each in whole["content"]]
     assert blocks == [("text", "user: "), ("thinking", "a STOP"), ("text", " b ")]
     assert whole["stop_sequence"] == "STOP"
-    streamed = events_of(client.post("/v1/messages", json=body | {"stream": True}))
+    streamed = events_in(client.post("/v1/messages", json=body | {"stream": True}).text)
     thoughts = [each.get("delta", {}).get("thinking", "") for each in streamed]
     assert "".join(thoughts) == "a STOP"
 

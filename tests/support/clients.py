@@ -5,6 +5,7 @@ Importing both takes seconds, also in a process that only collects the tests.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,3 +27,8 @@ def anthropic_at(url: str) -> Anthropic:
     from anthropic import Anthropic
 
     return Anthropic(base_url=url, **OPTIONS)
+
+
+def events_in(text: str) -> list[Any]:
+    """The JSON of each event of a response."""
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]

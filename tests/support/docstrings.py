@@ -152,14 +152,20 @@ def attribute_docstrings(kind: type) -> dict[str, str]:
     """The docstrings of the fields and attributes of a class, directly after them."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        found |= _attribute_docstrings(f"{base.__module__}.{base.__qualname__}")
+        found |= _docstrings_within().get(f"{base.__module__}.{base.__qualname__}", {})
     return found
 
 
 @cache
-def _attribute_docstrings(path: str) -> dict[str, str]:
-    found = [each for each in docstrings() if f"{each}".startswith(f"{path}.")]
-    return {each.name.rpartition(".")[2]: each.text for each in found}
+def _docstrings_within() -> dict[str, dict[str, str]]:
+    """The docstrings in each module, class and function, by their last names."""
+    found: dict[str, dict[str, str]] = {}
+    for each in docstrings():
+        path, _, last = f"{each}".rpartition(".")
+        while path:
+            found.setdefault(path, {})[last] = each.text
+            path = path.rpartition(".")[0]
+    return found
 
 
 def raised_by(member: Member) -> set[str]:

@@ -63,6 +63,12 @@ class Page:
             if (kind, other) == ("python", "text")
         ]
 
+    @property
+    def table(self) -> list[list[str]]:
+        """The rows of the only table, without its head."""
+        rows = re.findall(r"^\| (.+) \|$", self.text, re.MULTILINE)
+        return [row.split(" | ") for row in rows[1:]]
+
     def rows(self, first: str) -> dict[str, list[str]]:
         """The table whose head begins with this cell: the other cells of each row by its first."""
         _, found, table = self.text.partition(f"\n| {first} |")

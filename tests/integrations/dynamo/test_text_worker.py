@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, get_args
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer, StopConditions
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
+from tests.streams.engines import Engine
 from tests.support.zoo import ZOO
 
 TOKENIZER = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
@@ -18,6 +19,7 @@ TEXT = "Größe 😀 and\n\nUser: never"
 STOP = "\n\nUser:"
 EXPECTED = "Größe 😀 and"
 IDS = TOKENIZER.encode(TEXT).ids
+pytestmark = pytest.mark.asyncio
 
 
 class Context:
@@ -31,25 +33,20 @@ class Context:
         return self.future
 
 
-class Engine:
-    """Yields an id in each output. At ``hangs_at`` it is silent."""
+def engine_of(ids: Sequence[int], *, hangs_at: int | None = None) -> Engine:
+    """Returns an engine with an id in each output. At ``hangs_at`` it is silent."""
 
-    def __init__(self, ids: Sequence[int], *, hangs_at: int | None = None) -> None:
-        self.ids = [*ids]
-        self.hangs_at = hangs_at
-        self.closed = self.given = 0
+    async def before(pulls: int) -> None:
+        await asyncio.sleep(3600 if pulls == hangs_at else 0)
 
-    async def __call__(self, request: Any) -> AsyncIterator[Any]:
-        return self._outputs()
+    return Engine([{"token_ids": [each]} for each in ids], before_pull=before)
 
-    async def _outputs(self) -> AsyncIterator[Any]:
-        try:
-            for place, token_id in enumerate(self.ids):
-                await asyncio.sleep(3600 if place == self.hangs_at else 0)
-                self.given += 1
-                yield {"token_ids": [token_id]}
-        finally:
-            self.closed += 1
+
+def worker_of(engine: Engine, tokenizer: Any = TOKENIZER, **options: Any) -> TextWorker:
+    async def call(_: Any) -> Engine:
+        return engine
+
+    return TextWorker(call, tokenizer, **options)
 
 
 def texts(objects: Sequence[dict[str, Any]]) -> str:
@@ -60,31 +57,21 @@ async def all_of(answer: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each async for each in answer]
 
 
-def run(main: Callable[[], Any]) -> Any:
-    return asyncio.run(main())
-
-
-def test_the_text_and_its_end() -> None:
-    engine = Engine(IDS)
-
-    async def main() -> list[dict[str, Any]]:
-        context, worker = Context(), TextWorker(engine, TOKENIZER)
-        objects = await all_of(worker.generate({"stop": STOP}, context))
-        await asyncio.sleep(0)
-        assert context.future.cancelled(), "nothing waits for the context any more"
-        return objects
-
-    objects = run(main)
+async def test_the_text_and_its_end() -> None:
+    engine, context = engine_of(IDS), Context()
+    objects = await all_of(worker_of(engine).generate({"stop": STOP}, context))
+    await asyncio.sleep(0)
+    assert context.future.cancelled(), "nothing waits for the context any more"
     assert texts(objects) == EXPECTED
     assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
-    assert engine.closed == 1
-    assert engine.given < len(IDS)
+    assert engine.closings == 1
+    assert engine.pulls < len(IDS)
 
 
-def test_objects_have_the_format_of_the_request() -> None:
-    worker = TextWorker(
-        Engine(IDS),
-        TOKENIZER,
+async def test_objects_have_the_format_of_the_request() -> None:
+    engine = engine_of(IDS)
+    worker = worker_of(
+        engine,
         wire=lambda request: ChatCompletionEncoder(
             response_id="chatcmpl-1",
             created=0,
@@ -93,97 +80,74 @@ def test_objects_have_the_format_of_the_request() -> None:
             prompt_tokens=request["size"],
         ),
     )
-    objects = run(lambda: all_of(worker.generate({"stop": STOP, "model": "m", "size": 3})))
+    objects = await all_of(worker.generate({"stop": STOP, "model": "m", "size": 3}))
     given = [each["choices"][0]["delta"].get("content") or "" for each in objects[:-1]]
     assert "".join(given) == EXPECTED
     assert objects[0]["choices"][0]["delta"]["role"] == "assistant"
     assert objects[-2]["choices"][0]["finish_reason"] == "stop"
-    assert objects[-1]["usage"]["prompt_tokens"] == 3
+    usage = objects[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (3, engine.pulls)
 
 
-def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
+async def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
     ids = TOKENIZER.encode("😀!").ids
     worker = TextWorker(lambda *_: [[*ids[2:]]], TOKENIZER, prompt_token_ids=lambda _: ids[:2])
-    assert texts(run(lambda: all_of(worker.generate({})))) == "😀!"
+    assert texts(await all_of(worker.generate({}))) == "😀!"
 
 
 @pytest.mark.parametrize("hangs_at", [0, 5, None])
-def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
+async def test_the_engine_is_closed_when_the_client_disconnects(hangs_at: int | None) -> None:
     """Also while it is silent: it yields nothing more, and the handler ends without a signal."""
-
-    async def main() -> tuple[Engine, list[Any]]:
-        context, engine = Context(), Engine(IDS * 5_000, hangs_at=hangs_at)
-        asyncio.get_running_loop().call_later(0.02, context.stopped.set)
-        worker = TextWorker(engine, TOKENIZER)
-        task = asyncio.create_task(all_of(worker.generate({}, context)))
-        await asyncio.wait({task}, timeout=5)
-        assert task.done()
-        assert task.cancelling() == 0
-        return engine, task.result()
-
-    engine, objects = run(main)
-    assert engine.closed == 1
-    assert TOKENIZER.decode(engine.ids[: engine.given]).startswith(texts(objects))
+    context, engine = Context(), engine_of(IDS * 5_000, hangs_at=hangs_at)
+    asyncio.get_running_loop().call_later(0.02, context.stopped.set)
+    task = asyncio.create_task(all_of(worker_of(engine).generate({}, context)))
+    await asyncio.wait({task}, timeout=5)
+    objects = task.result()
+    assert task.cancelling() == 0
+    assert engine.closings == 1
+    assert TOKENIZER.decode((IDS * 5_000)[: engine.pulls]).startswith(texts(objects))
     assert {each["finish_reason"] for each in objects} <= {None}, "no end is sent"
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled(is_stopped: bool) -> None:
+async def test_a_handler_that_is_cancelled_closes_the_engine_and_is_cancelled(
+    is_stopped: bool,
+) -> None:
     """While the engine is silent; also if the client disconnects at the same time."""
-
-    async def main() -> Engine:
-        context, engine = Context(), Engine(IDS, hangs_at=3)
-        task = asyncio.create_task(all_of(TextWorker(engine, TOKENIZER).generate({}, context)))
-        await asyncio.sleep(0.02)
-        if is_stopped:
-            context.future.add_done_callback(lambda _: task.cancel())
-            context.stopped.set()
-        else:
-            task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return engine
-
-    assert run(main).closed == 1
+    context, engine = Context(), engine_of(IDS, hangs_at=3)
+    task = asyncio.create_task(all_of(worker_of(engine).generate({}, context)))
+    await asyncio.sleep(0.02)
+    if is_stopped:
+        context.future.add_done_callback(lambda _: task.cancel())
+        context.stopped.set()
+    else:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.closings == 1
 
 
-# --- sections -------------------------------------------------------------------------------------
-
-THINKING = MockTokenizer.from_tokens([b"<think>", b"Hm", b".</think>", b"Hi", b" STOP"])
-SECTIONS = {"reasoning": ("<think>", "</think>")}
-
-
-async def _thinking(*_: object) -> AsyncIterator[int]:
-    for token_id in (0, 1, 2, 3, 4, 3):
-        yield token_id
-
-
-def test_objects_have_the_section_of_their_text() -> None:
-    async def answer() -> list[Any]:
-        worker = TextWorker(_thinking, THINKING, sections=SECTIONS)
-        return [item async for item in worker.generate({"stop": " STOP"})]
-
-    items = asyncio.run(answer())
+async def test_objects_have_the_section_of_their_text() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<think>", b"Hm", b".</think>", b"Hi", b" STOP"])
+    sections = {"reasoning": ("<think>", "</think>")}
+    worker = worker_of(engine_of([0, 1, 2, 3, 4, 3]), tokenizer, sections=sections)
+    items = await all_of(worker.generate({"stop": " STOP"}))
     assert [(item.get("section"), item["text"]) for item in items] == [
         *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
     ]
     assert items[-1]["finish_reason"] == "stop"
 
 
-def test_finish_reasons_of_an_engine_are_those_of_the_answer() -> None:
+@pytest.mark.parametrize("reason", get_args(FinishReason))
+async def test_finish_reasons_of_an_engine_are_those_of_the_answer(reason: FinishReason) -> None:
     worker = TextWorker(
-        lambda reason: [{"token_ids": [], **reason}],
-        THINKING,
+        lambda _: [{"token_ids": [], "finish_reason": reason}],
+        TOKENIZER,
         conditions=lambda _: StopConditions(),
     )
-
-    async def ends() -> list[Any]:
-        given = [{"finish_reason": each} for each in get_args(FinishReason)]
-        return [(await all_of(worker.generate(each)))[-1]["finish_reason"] for each in given]
-
-    assert run(ends) == [*get_args(FinishReason)]
+    assert (await all_of(worker.generate({})))[-1]["finish_reason"] == reason
 
 
-def test_options_that_a_worker_cannot_have() -> None:
+async def test_options_that_a_worker_cannot_have() -> None:
     with pytest.raises(TypeError, match="got conditions and stop, max_tokens"):
-        TextWorker(_thinking, THINKING, stop="x", max_tokens=3)
+        worker_of(engine_of([]), stop="x", max_tokens=3)

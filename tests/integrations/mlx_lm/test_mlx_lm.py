@@ -19,7 +19,7 @@ from tests.integrations.mlx_lm.scripted import (
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, byte_level, spelled
+from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "mlx-lm")
@@ -57,24 +57,6 @@ def test_stream_generate_takes_it(kind: str, tokenizer: Tokenizer) -> None:
     assert texts.count("") >= 3 * len("😀")
 
 
-def test_finalize_outputs_the_withheld_text(kind: str, tokenizer: Tokenizer) -> None:
-    said = [*spelled(kind, "ok "), *spelled(kind, "😀")]
-    found = generated(wrapper(tokenizer), scripted(tokenizer, said, 1), spelled(kind, "a"), 5)
-    marks = {"byte_level": 1, "byte_fallback": 2}
-    assert "".join(response.text for response in found) == "ok " + "\ufffd" * marks[kind]
-    assert found[-1].finish_reason == "length"
-
-
-def test_each_request_has_its_own_detokenizer(tokenizer: Tokenizer, kind: str) -> None:
-    one = wrapper(tokenizer)
-    first, second = one.detokenizer, one.detokenizer
-    for a, b in zip(spelled(kind, "😀 abc"), spelled(kind, "xyz 你好"), strict=False):
-        first.add_token(a)
-        second.add_token(b)
-    assert (first.text, second.text) == ("😀 abc", "xyz 你"[: len(second.text)])
-    assert one.detokenizer.text == ""
-
-
 def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> None:
     theirs = tokenizer_utils.StreamingDetokenizer
     ours = StreamingDetokenizer(tokenizer)
@@ -98,7 +80,7 @@ def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> N
 
 def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(PAGE.examples) == PAGE.kinds.count("python") == 2
-    tokenizer = byte_level()
+    tokenizer = VOCABULARIES["byte_level"]()
     prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
     names: dict[str, Any] = {
         "hf_tokenizer": wrapped(tokenizer),

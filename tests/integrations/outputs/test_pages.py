@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from streamdec import MockTokenizer, stream
 from tests.integrations.outputs.recorded import Recorded, recorded
+from tests.streams.engines import Engine
 from tests.support.pages import Page
 
 TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
@@ -27,28 +27,10 @@ def outputs_of(name: str) -> Recorded:
     return next(each for each in recorded() if each.name == name)
 
 
-class Outputs:
-    """Of an engine: notes whether it was closed and aborted."""
+class Outputs(Engine):
+    """Of an engine that notes whether it was aborted."""
 
-    def __init__(self, outputs: Sequence[Any]) -> None:
-        self._iterator = self._run(outputs)
-        self.given = 0
-        self.aborted = self.closed = False
-
-    async def _run(self, outputs: Sequence[Any]) -> AsyncIterator[Any]:
-        for output in outputs:
-            await asyncio.sleep(0)
-            self.given += 1
-            yield output
-
-    def __aiter__(self) -> Outputs:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await anext(self._iterator)
-
-    async def aclose(self) -> None:
-        self.closed = True
+    aborted = False
 
     def abort(self) -> None:
         self.aborted = True
@@ -97,8 +79,8 @@ def test_an_engine(
     names: dict[str, Any] = {"engine": engine, "llm": engine, "prompt": "?", "session_id": 1}
     run(code, **names, SamplingParams=SimpleNamespace)
     assert capsys.readouterr().out == "Go on, on"
-    assert outputs.closed
-    assert outputs.given < len(given)
+    assert outputs.is_closed
+    assert outputs.pulls < len(given)
     assert outputs.aborted is (page is TENSORRT_LLM)
 
 

@@ -1,13 +1,14 @@
-"""What streamers and criteria use of a tensor, without torch: for tests that need no model."""
+"""What streamers and criteria use of a tensor and a model, without torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["IdleModel", "Tensor"]
+__all__ = ["Model", "Tensor"]
 
 
 class Tensor:
@@ -25,9 +26,6 @@ class Tensor:
         """Nested lists."""
         return self._array.tolist()
 
-    def __len__(self) -> int:
-        return len(self._array)
-
     def __getitem__(self, place: Any) -> Tensor:
         return Tensor(self._array[place])
 
@@ -40,16 +38,32 @@ class Tensor:
         return Tensor(self._array, bool)
 
 
-class IdleModel:
-    """A model whose ``generate`` passes the prompts to the streamer, and generates nothing."""
+class Model:
+    """A model whose ``generate`` calls a streamer as that of transformers does.
 
-    def __init__(self, num_rows: int = 1) -> None:
-        self.prompts = Tensor([[0]] * num_rows)
+    After a prompt of one token, each row says its ids, and then ``EOS``.
+    """
+
+    EOS = 2
+
+    def __init__(self, *rows: Sequence[int]) -> None:
+        self.rows = rows
+        self.num_passes = 0
+        self.at_step: Callable[[int], object] = bool
+        """Called with the number of the token that is about to be generated."""
         self.config = SimpleNamespace(is_encoder_decoder=False)
-        self.generation_config = SimpleNamespace(eos_token_id=2)
+        self.generation_config = SimpleNamespace(eos_token_id=self.EOS)
 
-    def generate(self, *args: Any, streamer: Any, **kwargs: Any) -> Tensor:
+    def generate(self, *, streamer: Any, stopping_criteria: Any = (), **_: Any) -> Tensor:
         """As of transformers."""
-        streamer.put(self.prompts)
+        ids = [[0] for _ in self.rows]
+        streamer.put(Tensor(ids))
+        for step in range(max(map(len, self.rows)) + 1):
+            self.at_step(step)
+            self.num_passes += 1
+            for row, said in zip(ids, self.rows, strict=True):
+                row.append([*said, *[self.EOS] * (step + 1)][step])
+            if any(all(each(Tensor(ids)).tolist()) for each in stopping_criteria):
+                break
         streamer.end()
-        return self.prompts
+        return Tensor(ids)

@@ -1,7 +1,8 @@
-"""The results of a real ``generate`` whose tokens are known."""
+"""The results of a real ``generate`` whose tokens are known, and the examples of the page."""
 
 from __future__ import annotations
 
+import doctest
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,9 +13,8 @@ import pytest
 from streamdec import (
     DecodeStream,
     HuggingFaceTokenizer,
-    StopConditions,
-    TokenIdError,
 )
+from streamdec.integrations import transformers as module
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.scripted import (
     MODELS,
@@ -24,9 +24,11 @@ from tests.integrations.transformers.scripted import (
     read,
     spelled,
     texts_of,
+    tokenizer_of,
     torch,
     transformers,
 )
+from tests.support.pages import Page
 
 TEXT = "The fox 😀 über naïve 你好!"
 DECODERS = ["gpt2", "llama"]
@@ -79,45 +81,6 @@ def test_no_token_is_generated_after_the_one_that_completes_a_stop(name: str) ->
     assert match is not None
     assert (match.token_index, match.tokens_before) == (14, 9)
     assert streamer.result().shape[1] == 15 + prompts(name, ["one two three"])["input_ids"].shape[1]
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_each_row_has_its_own_prompt_and_its_own_end(name: str) -> None:
-    """The second prompt ends inside 😀, the third begins inside its padding."""
-    emoji = spelled(name, "😀")
-    model = Model(
-        name,
-        [
-            spelled(name, "abc STOP def"),
-            [*emoji[2:], *spelled(name, "abc STOP def END g")],
-            spelled(name, "ab"),
-            spelled(name, "abcdefghijklmnopqrstuvwxyz"),
-        ],
-    )
-    texts: list[str | list[int]] = [
-        "one two three",
-        [*encoded(name, "one"), *emoji[:2]],
-        "nine",
-        "one",
-    ]
-    streamer = GenerateStreamer(
-        model.tokenizer,
-        [
-            StopConditions(stop="STOP"),
-            StopConditions(stop="END", include_stop_str_in_output=True),
-            StopConditions(stop="ab!"),
-            StopConditions(max_tokens=5),
-        ],
-    )
-    found = read(model, streamer, **prompts(name, texts))
-    assert texts_of(found, 4) == ["abc ", "😀abc STOP def END", "ab", "abcde"]
-    assert finishes(found) == {
-        0: ("stop", "STOP"),
-        1: ("stop", "END"),
-        2: ("stop", None),
-        3: ("length", None),
-    }
-    assert model.num_passes == len(emoji[2:]) + len("abc STOP def END")
 
 
 EOS_TOLD = [
@@ -214,16 +177,26 @@ def test_a_prompt_may_be_embedded() -> None:
     assert texts_of(found) == ["ab"]
 
 
-# --- what is rejected -----------------------------------------------------------------------------
+# --- examples -------------------------------------------------------------------------------------
+
+PAGE = Page("docs/how-to/engines.md", "transformers")
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
+SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
 
 
-def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
-    unknown = 500
-    model = Model("gpt2", [[*spelled("gpt2", "ab"), unknown, 30], spelled("gpt2", "abcdef")])
-    streamer = GenerateStreamer(model.tokenizer, unknown_ids="error")
-    found = read(model, streamer, **prompts("gpt2", ["one", "two"]))
-    assert texts_of(found, 2) == ["ab", "abcdef"]
-    assert finishes(found) == {0: ("error", None), 1: ("stop", None)}
-    assert [*streamer.errors] == [0]
-    assert isinstance(streamer.errors[0], TokenIdError)
-    assert (streamer.errors[0].token_id, streamer.errors[0].index) == (unknown, 2)
+def test_the_examples_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(PAGE.examples) == PAGE.kinds.count("python") == len(SAID)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer_of("gpt2"))
+    names: dict[str, Any] = {"tokenizer": tokenizer}
+    for (code, text), said in zip(PAGE.examples, SAID, strict=True):
+        names["model"] = Model("gpt2", [spelled("gpt2", row) for row in said])
+        names["inputs"] = prompts("gpt2", ["one two three", "four"][: len(said)])
+        exec(code, names)
+        assert capsys.readouterr().out.rstrip("\n") == text.rstrip("\n")
+
+
+def test_docstring_examples_print_what_they_say() -> None:
+    """They need torch, so the ordinary suite leaves them out."""
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert result.failed == 0

@@ -10,7 +10,7 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions
 from streamdec.integrations.transformers import GenerateStreamer
-from tests.integrations.transformers.tensors import IdleModel, Tensor
+from tests.integrations.transformers.tensors import Model, Tensor
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hi", b"!"])
 USED = "a streamer works for one call of generate; make a new one"
@@ -22,8 +22,8 @@ def raises(kind: type[Exception], message: str) -> Any:
 
 
 def started(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs: Any) -> None:
-    """Run ``generate`` of an IdleModel with this number of rows to its end."""
-    streamer.start(IdleModel(num_rows), *args, **kwargs)
+    """Run a ``generate`` with this number of rows to its end."""
+    streamer.start(Model(*[()] * num_rows), *args, **kwargs)
     streamer.result()
 
 
@@ -59,7 +59,7 @@ def test_a_streamer_works_for_one_call() -> None:
     with raises(RuntimeError, USED):
         started(streamer)
     with raises(RuntimeError, USED):
-        IdleModel().generate(streamer=streamer)
+        Model(()).generate(streamer=streamer)
     with raises(RuntimeError, "use the return value of generate"):
         GenerateStreamer(TOKENIZER).result()
 
@@ -80,13 +80,13 @@ def test_arguments_of_generate_that_the_streamer_replaces_raise_an_error(
     kwargs: Any, message: str
 ) -> None:
     with raises(TypeError, message):
-        GenerateStreamer(TOKENIZER).start(IdleModel(), **kwargs)
+        GenerateStreamer(TOKENIZER).start(Model(()), **kwargs)
 
 
 def test_without_start_a_streamer_needs_eos_token_ids() -> None:
     streamer = GenerateStreamer(TOKENIZER, stop="x")
     with raises(ValueError, "eos_token_ids is missing; pass model.generation_config.eos_token_id"):
-        IdleModel().generate(streamer=streamer)
+        Model(()).generate(streamer=streamer)
 
 
 def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:

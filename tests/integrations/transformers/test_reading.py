@@ -8,111 +8,120 @@ from typing import Any
 
 import pytest
 
+from streamdec import MockTokenizer
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.hooks.recording import recording
-from tests.integrations.transformers.scripted import Model, prompts, spelled, texts_of
+from tests.integrations.transformers.tensors import Model
 
-LONG = "abcdefghijklmnopqrstuvwxyz" * 4
+TOKENIZER = MockTokenizer.from_tokens([*(bytes([byte]) for byte in range(256)), b"b>c"])
+LONG = b"abcdefghijklmnopqrstuvwxyz" * 4
 
 
 class BoomError(Exception):
     """What goes wrong."""
 
 
-def failing(model: Model, step: int, error: BaseException) -> Model:
-    """``model``, which raises before that token."""
+def failing(error: BaseException, *rows: bytes) -> Model:
+    """A model that raises before its token 3."""
+    model = Model(*rows)
 
-    def fail(at: int) -> None:
-        if at == step:
+    def fail(step: int) -> None:
+        if step == 3:
             raise error
 
-    model.script.at_step = fail
+    model.at_step = fail
     return model
 
 
-def model_saying(*texts: str) -> Model:
-    return Model("gpt2", [spelled("gpt2", text) for text in texts])
-
-
-def started(model: Any, streamer: GenerateStreamer, num_rows: int = 1) -> GenerateStreamer:
-    streamer.start(model, **prompts("gpt2", ["one"] * num_rows), max_new_tokens=len(LONG))
+def started(model: Model, **options: Any) -> GenerateStreamer:
+    streamer = GenerateStreamer(TOKENIZER, **options)
+    streamer.start(model)
     return streamer
 
 
-def is_running(streamer: GenerateStreamer) -> bool:
-    thread = streamer._thread
-    return thread is not None and thread.is_alive()
+def leave_at(step: int, *rows: bytes) -> tuple[Model, GenerateStreamer]:
+    """A reader who leaves after its first chunk, while that token is made."""
+    model, streamer = Model(*rows), GenerateStreamer(TOKENIZER)
+    is_reached, has_left = threading.Event(), threading.Event()
 
+    def wait(at: int) -> None:
+        if at == step:
+            is_reached.set()
+            assert has_left.wait(60)
 
-class Gate:
-    """Holds a model up before a token until it is opened."""
-
-    def __init__(self, model: Model, step: int) -> None:
-        self.is_reached = threading.Event()
-        self.is_open = threading.Event()
-        self._step = step
-        model.script.at_step = self._wait
-
-    def _wait(self, step: int) -> None:
-        if step == self._step:
-            self.is_reached.set()
-            assert self.is_open.wait(60)
-
-
-def opening(gate: Gate, streamer: GenerateStreamer) -> GenerateStreamer:
-    """``streamer``, which opens the gate when it is closed, before it waits for ``generate``."""
-    close = streamer._feed.close
-
-    def close_and_open() -> None:
+    def close_and_go_on() -> None:
         close()
-        gate.is_open.set()
+        has_left.set()
 
-    streamer._feed.close = close_and_open  # type: ignore[method-assign]
-    return streamer
+    model.at_step = wait
+    close = streamer._feed.close
+    streamer._feed.close = close_and_go_on  # type: ignore[method-assign]
+    streamer.start(model)
+    with streamer:
+        next(streamer)
+        assert is_reached.wait(60)
+    return model, streamer
 
 
-def test_an_error_of_generate_is_raised_after_the_text_before_it() -> None:
-    boom = BoomError("no memory")
-    model = failing(model_saying("abcdef"), 3, boom)
-    found: list[Any] = []
-    with started(model, GenerateStreamer(model.tokenizer, stop="bcd")) as streamer:
-        with pytest.raises(BoomError) as caught:
-            found.extend(streamer)
-        assert caught.value is boom
+@pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3), None])
+def test_an_error_of_generate_is_raised_after_the_text_before_it(end: BaseException | None) -> None:
+    """Errors that a loop would take for its end are the cause of another."""
+    boom = end or BoomError("no memory")
+    texts: list[str] = []
+    with started(failing(boom, b"abcdef"), stop="bcd") as streamer:
+        with pytest.raises(Exception, match="generate ended with" if end else "no memory") as e:
+            texts.extend(each.text for each in streamer)
+        assert (e.value.__cause__ if end else e.value) is boom
         assert [*streamer] == []
-    assert texts_of(found) == ["a"]
+    assert texts == ["a"]
     assert streamer.decoders[0].finish_reason == "error"
-    with pytest.raises(BoomError):
+    with pytest.raises(type(e.value)):
         streamer.result()
 
 
 def test_hooks_are_called_for_each_row() -> None:
     """Of rows that end by themselves, by an error of generate, and because the reader leaves."""
-    models = [model_saying("ab", "abcd"), failing(model_saying("ab", "abcd"), 3, BoomError())]
     with recording() as told:
-        for model in models:
-            streamer = GenerateStreamer(model.tokenizer, stop="d")
-            with suppress(BoomError), started(model, streamer, 2):
+        for model in (Model(b"ab", b"abcd"), failing(BoomError(), b"ab", b"abcd")):
+            with suppress(BoomError), started(model, stop="d") as streamer:
                 list(streamer)
-        model = model_saying(LONG, "ab")
-        gate = Gate(model, 4)
-        with started(model, opening(gate, GenerateStreamer(model.tokenizer)), 2):
-            assert gate.is_reached.wait(60)
+        leave_at(4, LONG, b"ab")
     reasons = [each.finish_reason for each in told.streams]
     assert reasons == ["stop", "stop", "stop", "error", "stop", "abort"]
 
 
 def test_a_reader_who_leaves_ends_generate_at_its_next_token() -> None:
     """It leaves while token 4 is made; that one is the last."""
-    model = model_saying(LONG, LONG)
-    gate = Gate(model, 4)
-    streamer = opening(gate, GenerateStreamer(model.tokenizer))
-    with started(model, streamer, 2):
-        next(streamer)
-        assert gate.is_reached.wait(60)
-    assert not is_running(streamer)
+    model, streamer = leave_at(4, LONG, LONG)
     assert model.num_passes == 5
-    num_prompt = prompts("gpt2", ["one"])["input_ids"].shape[1]
-    assert streamer.result().shape == (2, num_prompt + 5)
+    assert streamer.result().shape == (2, 1 + 5)
     assert [*streamer] == []
     assert [each.finish_reason for each in streamer.decoders] == ["abort", "abort"]
+
+
+def test_closing_wakes_a_reader() -> None:
+    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append([*streamer]))
+    thread.start()
+    streamer.close()
+    thread.join(60)
+    assert found == [[]]
+
+
+def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
+    model = Model([*b"ab", 500, 30], b"abcdef")
+    with started(model, unknown_ids="error") as streamer:
+        found = [*streamer]
+    texts = ["".join(each.text for each in found if each.row == row) for row in (0, 1)]
+    assert texts == ["ab", "abcdef"]
+    assert [each.finish_reason for each in streamer.decoders] == ["error", "stop"]
+    (error,) = streamer.errors.values()
+    assert (error.token_id, error.index) == (500, 2)  # type: ignore[attr-defined]
+
+
+def test_each_chunk_is_in_one_section() -> None:
+    streamer = started(Model([*b"a<", 256], b"x"), sections={"reasoning": ("<", ">")})
+    assert [(row, each.text, each.section) for row, each in streamer if each.text] == [
+        *((0, "a", None), (1, "x", None), (0, "b", "reasoning"), (0, "c", None)),
+    ]

@@ -1,33 +1,71 @@
 """vLLM with the plugin beside vLLM without it: the same outputs, except the classified differences.
 
+And the examples of the page on vLLM.
+
 The plugin's README lists the classes of differences. Each is recognised by its cause, and not by
 the outputs that it changes.
 """
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import pytest
 from tokenizers import Tokenizer
 
-from tests.integrations.vllm.test_front_half import MESSAGE, _cases, drawn_stops, grouped
-from tests.support.zoo import ZOO
+from streamdec import HuggingFaceTokenizer, stream
+from tests.support.pages import Page
+from tests.support.zoo import TEXT, ZOO, shared_tokenizers
 
 pytest.importorskip("vllm", reason="not installed: nox -s vllm")
 pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 
 import streamdec_vllm
 from streamdec_vllm import logs, reasoning
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from tests.integrations.vllm.front_half import FrontHalf
 
 REPLACEMENT = "\ufffd"
+REAL = ("deepseek-v3", "gpt2", "qwen3", "llama-2-normalized-specials")
+MESSAGE = "Hello!\n\nUser: no\n</tool_call> ### " + TEXT
+
+
+def _cases() -> Iterator[Any]:
+    yield pytest.param(ZOO["byte_level_trained"], id="byte_level_trained")
+    for path in shared_tokenizers():
+        if path.parent.name in REAL:
+            yield pytest.param(partial(Tokenizer.from_file, str(path)), id=path.parent.name)
+
+
+def grouped(ids: Sequence[int], draw: random.Random) -> list[list[int]]:
+    """The ids, one to five at a time."""
+    groups, start = [], 0
+    while start < len(ids):
+        size = draw.choice([1, 1, 1, 2, 5])
+        groups.append([*ids[start : start + size]])
+        start += size
+    return groups
+
+
+def drawn_stops(text: str, draw: random.Random) -> list[str]:
+    """Parts of a text, of which none ends another: of those vLLM takes the first listed."""
+    stops: list[str] = []
+    for _ in range(draw.choice([0, 1, 2, 3])):
+        start = draw.randrange(len(text) + 1)
+        stop = text[start : start + draw.randint(1, 6)]
+        others = [other for other in stops if stop.endswith(other) or other.endswith(stop)]
+        if stop and "\ufffd" not in stop and not others:
+            stops.append(stop)
+    return stops
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +210,45 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
 def test_vllm_finds_the_plugin_by_its_entry_point() -> None:
     (found,) = entry_points(group="vllm.general_plugins", name="streamdec")
     assert found.load() is streamdec_vllm.register
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+    """``AsyncLLM`` needs a GPU: its outputs are those of its front half, asked as it asks it."""
+    ids_code, patch_code = Page("docs/how-to/engines.md", "vLLM").of_kind("python")
+    aborted: list[str] = []
+
+    class Engine:
+        async def generate(self, prompt: str, params: Any, request_id: str) -> Any:
+            assert not params.detokenize
+            assert params.output_kind is RequestOutputKind.DELTA
+            ids = library.encode("Hi there 😀\n\nUser: no").ids
+            for output in FrontHalf(None, detokenize=False).outputs([[i] for i in ids], "LENGTH"):
+                yield output
+
+        async def abort(self, request_id: str) -> None:
+            aborted.append(request_id)
+
+    names: dict[str, Any] = {
+        "SamplingParams": SamplingParams,
+        "RequestOutputKind": RequestOutputKind,
+        "partial": partial,
+        "stream": stream,
+        "tokenizer": HuggingFaceTokenizer(library),
+        "engine": Engine(),
+        "prompt": "?",
+        "request_id": "7",
+    }
+    code = compile(ids_code, "the page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    asyncio.run(eval(code, names))
+    assert capsys.readouterr().out == "Hi there 😀"
+    assert aborted == ["7"]
+    exec(patch_code, names)
+    try:
+        found = FrontHalf(library, [1]).outputs([[69]], "LENGTH")
+        assert "".join(output.outputs[0].text for output in found) == "e"
+    finally:
+        names["patch"].undo()
+    assert all(len(code.splitlines()) <= 10 for code in (ids_code, patch_code))

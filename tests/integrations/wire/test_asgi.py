@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -14,35 +14,21 @@ from anyio.lowlevel import checkpoint
 from streamdec import Chunk, MockTokenizer, stream
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
-both_loops = pytest.mark.parametrize("loop", ["asyncio", "trio"])
+DONE = b"data: [DONE]\n\n"
+LAST = {"type": "http.response.body", "body": b"", "more_body": False}
+both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+pytestmark = pytest.mark.anyio
 
 
-class Engine:
-    def __init__(self, *, then: str = "ends") -> None:
-        self.then = then
-        self.is_closed = False
+def continuing() -> Engine:
+    return Engine([0] * 99, before_pull=lambda _: checkpoint())
 
-    def __aiter__(self) -> AsyncIterator[int]:
-        return self
 
-    async def __anext__(self) -> int:
-        await checkpoint()
-        if self.then == "ends":
-            raise StopAsyncIteration
-        if self.then == "waits":
-            await anyio.sleep_forever()
-        if self.then == "is cancelled":
-            raise asyncio.CancelledError
-        return 0
-
-    async def aclose(self) -> None:
-        await checkpoint()  # which it gets, though it is cancelled
-        assert not self.is_closed
-        self.is_closed = True
-        if self.then == "sticks":
-            raise RuntimeError("does not close")
+def waiting() -> Engine:
+    return Engine([], before_pull=lambda _: anyio.sleep_forever())
 
 
 def wire(n: int) -> CompletionEncoder:
@@ -52,7 +38,7 @@ def wire(n: int) -> CompletionEncoder:
 class Client:
     """The server's side of one that reads ``patience`` messages and then goes."""
 
-    def __init__(self, patience: int, how: str) -> None:
+    def __init__(self, patience: float = float("inf"), how: str = "goes") -> None:
         self.patience = patience
         self.how = how
         self.sent: list[Any] = []
@@ -68,123 +54,97 @@ class Client:
             self.sent.append(message)
 
     async def receive(self) -> Any:
-        if self.how == "was never there":
-            return {"type": "http.disconnect"}
-        await self.has_gone.wait()
+        if self.how != "was never there":
+            await self.has_gone.wait()
         return {"type": "http.disconnect"}
 
-
-def run(loop: str, what: Callable[[], Any]) -> None:
-    async def bounded() -> None:
+    async def reads(self, *sources: Any, encoder: Any = None, **options: Any) -> None:
+        """Answer this client with a stream of each source, to the end."""
+        streams = [stream(each, TOKENIZER) for each in sources]
+        response = EventStreamResponse(encoder or wire(len(streams)), *streams, **options)
         with anyio.fail_after(10):
-            await what()
-
-    anyio.run(bounded, backend=loop)
+            await response({}, self.receive, self.send)
 
 
 # A client that sees nothing more sent can only be known to go where the server says so.
 GOING = [
-    *((how, "continues", patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
-    *(
-        ("was never there", then, patience)
-        for then in ("continues", "waits")
-        for patience in (0, 3)
-    ),
-    *((how, "waits", 0) for how in ("goes", "rejects")),
+    *((how, continuing, patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
+    *(("was never there", make, patience) for make in (continuing, waiting) for patience in (0, 3)),
+    *((how, waiting, 0) for how in ("goes", "rejects")),
 ]
 
 
 @both_loops
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize(("how", "then", "patience"), GOING)
-def test_every_engine_is_closed_when_the_client_disconnects(
-    loop: str, n: int, how: str, then: str, patience: int
+@pytest.mark.parametrize(("how", "make", "patience"), GOING)
+async def test_every_engine_is_closed_when_the_client_disconnects(
+    n: int, how: str, make: Any, patience: int
 ) -> None:
-    async def main() -> None:
-        engines = [Engine(then=then) for _ in range(n)]
-        client = Client(patience, how)
-        streams = [stream(engine, TOKENIZER) for engine in engines]
-        await EventStreamResponse(wire(n), *streams)({}, client.receive, client.send)
-        assert [engine.is_closed for engine in engines] == [True] * n
-        assert len(client.sent) <= patience
-
-    run(loop, main)
+    engines, client = [make() for _ in range(n)], Client(patience, how)
+    await client.reads(*engines)
+    assert [(engine.is_closed, engine.closings) for engine in engines] == [(True, 1)] * n
+    assert len(client.sent) <= patience
 
 
 @both_loops
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_cancelled_response_closes_its_engines(loop: str, n: int) -> None:
+async def test_a_cancelled_response_closes_its_engines(anyio_backend: str, n: int) -> None:
     """And has no error: the cancellation does not come from an engine."""
-
-    async def main() -> None:
-        engines, client = [Engine(then="waits") for _ in range(n)], Client(99, "goes")
-        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
-        if loop == "asyncio":  # as servers cancel, without a scope
-            task = asyncio.ensure_future(response({}, client.receive, client.send))
+    engines, client = [waiting() for _ in range(n)], Client()
+    if anyio_backend == "asyncio":  # as servers cancel, without a scope
+        task = asyncio.ensure_future(client.reads(*engines))
+        await anyio.wait_all_tasks_blocked()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.reads, *engines)
             await anyio.wait_all_tasks_blocked()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        else:
-            with anyio.move_on_after(0.01) as scope:
-                await response({}, client.receive, client.send)
-            assert scope.cancelled_caught
-        assert all(engine.is_closed for engine in engines)
-        assert client.sent[-1]["type"] == "http.response.start"
-
-    run(loop, main)
+            group.cancel_scope.cancel()
+    assert all(engine.is_closed for engine in engines)
+    assert client.sent[-1]["type"] == "http.response.start"
 
 
 @both_loops
-def test_an_error_of_closing_is_raised_after_all_are_closed(loop: str) -> None:
-    async def main() -> None:
-        engines = [Engine(then="sticks"), Engine(then="sticks")]
-        streams = [stream(engine, TOKENIZER) for engine in engines]
-        client = Client(2, "goes")
-        with pytest.raises(RuntimeError, match="does not close"):
-            await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
-        assert all(engine.is_closed for engine in engines)
-
-    run(loop, main)
+async def test_an_error_of_closing_is_raised_after_all_are_closed() -> None:
+    engines = [Engine([0] * 9, close_error=RuntimeError("does not close")) for _ in range(2)]
+    with pytest.raises(RuntimeError, match="does not close"):
+        await Client(2).reads(*engines)
+    assert all(engine.closings for engine in engines)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("n", [1, 2])
-def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
+async def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
     """It awaits a task that other code has cancelled. The response was not cancelled."""
-
-    async def main() -> None:
-        client, engines = Client(99, "goes"), [Engine(then="is cancelled") for _ in range(n)]
-        response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
-        with pytest.raises(RuntimeError, match="the engine was cancelled"):
-            await response({}, client.receive, client.send)
-        assert b'"error"' in client.sent[-2]["body"]
-        assert client.sent[-1]["more_body"] is False
-        assert all(each.is_closed for each in engines)
-
-    run("asyncio", main)
+    engines = [Engine([], error=asyncio.CancelledError()) for _ in range(n)]
+    client = Client()
+    with pytest.raises(RuntimeError, match="the engine was cancelled"):
+        await client.reads(*engines)
+    assert b'"error"' in client.sent[-2]["body"]
+    assert client.sent[-1]["more_body"] is False
+    assert all(each.is_closed for each in engines)
 
 
 @both_loops
-def test_a_response_that_ends_has_its_end(loop: str) -> None:
-    async def main() -> None:
-        client = Client(99, "goes")
-        headers = [("X-Request-Id", "7"), ("Cache-Control", "no-store")]
-        response = EventStreamResponse(wire(1), stream(Engine(), TOKENIZER), headers=headers)
-        await response({}, client.receive, client.send)
-        head, *parts, last = client.sent
-        assert dict(head["headers"])[b"x-request-id"] == b"7"
-        assert dict(head["headers"])[b"cache-control"] == b"no-store"
-        assert dict(head["headers"])[b"content-type"] == b"text/event-stream; charset=utf-8"
-        assert dict(head["headers"])[b"x-accel-buffering"] == b"no"  # else nginx collects events
-        assert b"".join(each["body"] for each in parts).endswith(b"data: [DONE]\n\n")
-        assert last == {"type": "http.response.body", "body": b"", "more_body": False}
-
-    run(loop, main)
+async def test_a_response_that_ends_has_its_headers_and_its_end() -> None:
+    client = Client()
+    given = [("X-Request-Id", "7"), ("Cache-Control", "no-store")]
+    await client.reads([], headers=given)
+    head, *parts, last = client.sent
+    headers = dict(head["headers"])
+    assert headers[b"x-request-id"] == b"7"
+    assert headers[b"cache-control"] == b"no-store"
+    assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+    assert headers[b"x-accel-buffering"] == b"no"  # else nginx collects events
+    assert b"".join(each["body"] for each in parts).endswith(DONE)
+    assert last == LAST
 
 
 @both_loops
 @pytest.mark.parametrize("is_slow", ["at the end", "always"])
-def test_no_keep_alive_is_sent_while_a_slow_client_reads(loop: str, is_slow: str) -> None:
+async def test_no_keep_alive_is_sent_while_a_slow_client_reads(is_slow: str) -> None:
     """And nothing follows the end: servers raise for that."""
 
     class Slow(Client):
@@ -193,70 +153,55 @@ def test_no_keep_alive_is_sent_while_a_slow_client_reads(loop: str, is_slow: str
         async def send(self, message: Any) -> None:
             self.num_begun += 1
             if is_slow == "always" or message.get("more_body") is False:
-                await anyio.sleep(0.05)
+                await anyio.sleep(0.03)
             await super().send(message)
 
-    async def main() -> None:
-        client = Slow(99, "goes")
-        streams = [stream([0, 0], TOKENIZER), stream([1], TOKENIZER)]
-        await EventStreamResponse(wire(2), *streams, keep_alive=0.01)(
-            {}, client.receive, client.send
-        )
-        *_, done, last = client.sent
-        assert done["body"] == b"data: [DONE]\n\n"
-        assert last == {"type": "http.response.body", "body": b"", "more_body": False}
-        assert client.num_begun == len(client.sent)
-        assert not any(b"keep-alive" in each.get("body", b"") for each in client.sent)
-
-    run(loop, main)
+    client = Slow()
+    await client.reads([0, 0], [1], keep_alive=0.01)
+    *_, done, last = client.sent
+    assert (done["body"], last) == (DONE, LAST)
+    assert client.num_begun == len(client.sent)
+    assert not any(b"keep-alive" in each.get("body", b"") for each in client.sent)
 
 
 @both_loops
-def test_chunks_without_events_send_nothing_and_the_client_is_kept_alive(loop: str) -> None:
+async def test_chunks_without_events_send_nothing_and_the_client_is_kept_alive() -> None:
     class Quiet(CompletionEncoder):
         def step_bytes(self, chunk: Chunk, index: int = 0, **options: Any) -> bytes:
             data = super().step_bytes(chunk, index, **options)
             return data if chunk.finish_reason is not None else b""
 
     async def engine() -> AsyncIterator[int]:
-        for _ in range(20):
+        for _ in range(10):
             await anyio.sleep(0.01)
             yield 0
 
-    async def main() -> None:
-        client = Client(999, "goes")
-        quiet = Quiet(response_id="r", model="m", created=0)
-        response = EventStreamResponse(quiet, stream(engine(), TOKENIZER), keep_alive=0.02)
-        await response({}, client.receive, client.send)
-        _, *bodies, last = client.sent
-        assert all(each["body"] for each in bodies)
-        assert last["more_body"] is False
-        assert any(b"keep-alive" in each["body"] for each in bodies)
-
-    run(loop, main)
+    client = Client()
+    quiet = Quiet(response_id="r", model="m", created=0)
+    await client.reads(engine(), encoder=quiet, keep_alive=0.02)
+    _, *bodies, last = client.sent
+    assert all(each["body"] for each in bodies)
+    assert last == LAST
+    assert any(b"keep-alive" in each["body"] for each in bodies)
 
 
 @both_loops
-def test_samples_are_sent_as_they_are_ready(loop: str) -> None:
-    async def main() -> None:
-        is_read, client = anyio.Event(), Client(999, "goes")
+async def test_samples_are_sent_as_they_are_ready() -> None:
+    is_read, client = anyio.Event(), Client()
 
-        async def late() -> AsyncIterator[int]:
-            await is_read.wait()
-            yield 0
+    async def late() -> AsyncIterator[int]:
+        await is_read.wait()
+        yield 0
 
-        async def quick() -> AsyncIterator[int]:
-            yield 1
-            yield 1
-            is_read.set()
+    async def quick() -> AsyncIterator[int]:
+        yield 1
+        yield 1
+        is_read.set()
 
-        streams = [stream(each, TOKENIZER) for each in (late(), quick())]
-        await EventStreamResponse(wire(2), *streams)({}, client.receive, client.send)
-        data = b"".join(each.get("body", b"") for each in client.sent)
-        found = re.findall(rb'"index":(\d),"text":"( world|Hello)"', data)
-        assert found == [(b"1", b" world"), (b"1", b" world"), (b"0", b"Hello")]
-
-    run(loop, main)
+    await client.reads(late(), quick())
+    data = b"".join(each.get("body", b"") for each in client.sent)
+    found = re.findall(rb'"index":(\d),"text":"( world|Hello)"', data)
+    assert found == [(b"1", b" world"), (b"1", b" world"), (b"0", b"Hello")]
 
 
 # --- clients that are behind ----------------------------------------------------------------------
@@ -266,82 +211,68 @@ class Stuck(Client):
     """A client whose server takes the head, and the next message after ``go`` is set."""
 
     def __init__(self) -> None:
-        super().__init__(10**6, "goes")
+        super().__init__()
         self.go = anyio.Event()
 
     async def send(self, message: Any) -> None:
         if self.sent:
             await self.go.wait()
-        self.sent.append(message)
+        await super().send(message)
 
 
 @both_loops
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_client_that_does_not_read_holds_the_engines_back(loop: str, n: int) -> None:
-    async def main() -> None:
-        client, given, most = Stuck(), 0, 50
+async def test_a_client_that_does_not_read_holds_the_engines_back(n: int) -> None:
+    client, given, most = Stuck(), 0, 50
 
-        async def engine() -> AsyncIterator[int]:
-            nonlocal given
-            for _ in range(most):
-                await checkpoint()
-                given += 1
-                yield 0
+    async def engine() -> AsyncIterator[int]:
+        nonlocal given
+        for _ in range(most):
+            await checkpoint()
+            given += 1
+            yield 0
 
-        streams = [stream(engine(), TOKENIZER) for _ in range(n)]
-        async with anyio.create_task_group() as group:
-            response = EventStreamResponse(wire(n), *streams)
-            group.start_soon(response, {}, client.receive, client.send)
-            await anyio.wait_all_tasks_blocked()
-            assert (given, len(client.sent)) == (n, 1)
-            client.go.set()
-        assert given == n * most
-
-    run(loop, main)
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.reads, *(engine() for _ in range(n)))
+        await anyio.wait_all_tasks_blocked()
+        assert (given, len(client.sent)) == (n, 1)
+        client.go.set()
+    assert given == n * most
 
 
 @both_loops
-def test_a_message_that_is_being_sent_is_sent_whole(loop: str) -> None:
+async def test_a_message_that_is_being_sent_is_sent_whole() -> None:
     """Also if a slow client takes it after another sample has failed."""
+    fails, client = anyio.Event(), Stuck()
 
-    async def one(token_id: int) -> AsyncIterator[int]:
-        yield token_id
+    async def one() -> AsyncIterator[int]:
+        yield 0
         await anyio.sleep_forever()
 
-    async def failing(fails: anyio.Event) -> AsyncIterator[int]:
+    async def failing() -> AsyncIterator[int]:
         await fails.wait()
         raise ConnectionError("no worker")
         yield 0
 
-    async def main() -> None:
-        fails, client = anyio.Event(), Stuck()
-        streams = [stream(one(0), TOKENIZER), stream(failing(fails), TOKENIZER)]
-        response = EventStreamResponse(wire(2), *streams)
-        errors = []
+    async def reads() -> None:
+        with pytest.raises(ConnectionError, match="no worker"):
+            await client.reads(one(), failing())
 
-        async def respond() -> None:
-            try:
-                await response({}, client.receive, client.send)
-            except ConnectionError as error:
-                errors.append(error)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(respond)
-            await anyio.wait_all_tasks_blocked()
-            fails.set()
-            await anyio.wait_all_tasks_blocked()
-            assert len(client.sent) == 1
-            client.go.set()
-        _, text, error, _ = client.sent
-        assert b'"text":"Hello"' in text["body"]
-        assert b'"code":"error"' in error["body"]
-        assert [str(each) for each in errors] == ["no worker"]
-
-    run(loop, main)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reads)
+        await anyio.wait_all_tasks_blocked()
+        fails.set()
+        await anyio.wait_all_tasks_blocked()
+        assert len(client.sent) == 1
+        client.go.set()
+    _, text, error, _ = client.sent
+    assert b'"text":"Hello"' in text["body"]
+    assert b'"code":"error"' in error["body"]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(("encoder", "count"), [(wire(2), 1), (wire(1), 0)])
-def test_a_response_needs_a_stream_for_each_sample(encoder: Any, count: int) -> None:
+async def test_a_response_needs_a_stream_for_each_sample(encoder: Any, count: int) -> None:
     told = f"^the encoder has n={encoder.n}, but the number of streams is {count}"
     with pytest.raises(ValueError, match=told):
-        EventStreamResponse(encoder, *(stream([0], TOKENIZER) for _ in range(count)))
+        await Client().reads(*[[0]] * count, encoder=encoder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ from starlette.testclient import TestClient
 from streamdec import MockTokenizer, load_tokenizer
 from streamdec.errors import ChatTemplateError
 from streamdec.integrations.chat_route import chat_route
+from tests.streams.engines import Engine
+from tests.support.clients import events_in
 
 TOKENIZER = load_tokenizer("demo")
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -104,8 +105,7 @@ def test_reasoning_has_both_names(streams: bool) -> None:
     answer = answered(engine, {"stream": streams}, sections=sections)
     found: dict[str, str] = {"content": "", "reasoning": "", "reasoning_content": ""}
     if streams:
-        lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
-        parts = [json.loads(line)["choices"][0]["delta"] for line in lines]
+        parts = [event["choices"][0]["delta"] for event in events_in(answer.text)]
     else:
         parts = [answer.json()["choices"][0]["message"]]
     for part in parts:
@@ -144,15 +144,11 @@ def test_an_answer_that_fails_is_an_error(engine: Any, code: str) -> None:
 def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
     begun, bodies = asyncio.Event(), [json.dumps(BODY).encode()]
     sent: list[Any] = []
-    closed: list[bool] = []
 
-    async def engine(*_: Any) -> AsyncIterator[int]:
-        try:
-            yield 5
+    async def before(pulls: int) -> None:
+        if pulls:
             begun.set()
             await asyncio.Event().wait()
-        finally:
-            closed.append(True)
 
     async def receive() -> Any:
         if bodies:
@@ -163,10 +159,11 @@ def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    app = Starlette(routes=[Route("/", chat_route(engine, TOKENIZER), methods=["POST"])])
+    engine = Engine([5], before_pull=before)
+    route = Route("/", chat_route(lambda *_: engine, TOKENIZER), methods=["POST"])
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
-    asyncio.run(app(scope, receive, send))
-    assert (sent[0]["status"], closed) == (499, [True])
+    asyncio.run(Starlette(routes=[route])(scope, receive, send))
+    assert (sent[0]["status"], engine.is_closed) == (499, True)
 
 
 def test_wrong_arguments_are_found_before_the_first_request() -> None:

@@ -283,6 +283,7 @@ def test_clients_read_the_text_and_the_end_of_each_sample(
     one, other = (encoder(**options, **streamed) for _ in "12")
     whole = response(**options)
     objects, stream = one.start(), other.start_bytes()
+    assert not any("token_ids" in each for event in objects for each in event.get("choices", ()))
     for index, chunks in enumerate(answer):
         for number, chunk in enumerate(chunks):
             details: Any = {"num_tokens": number, "logprobs": logprobs}
@@ -348,14 +349,6 @@ def test_log_probabilities_of_sections(size: int) -> None:
 
 
 # --- counts and ends ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", CHATS)
-def test_token_ids_are_shown_where_they_were_asked_for(kind: Any) -> None:
-    wire = kind(**HEAD, return_token_ids=True)
-    assert not any("token_ids" in choice for each in wire.start() for choice in each["choices"])
-    found = wire.step(Chunk("a", token_ids=(5, 6))) + wire.step(Chunk("", "length", token_ids=(7,)))
-    assert [each["choices"][0]["token_ids"] for each in found] == [[5, 6], [7]]
 
 
 @pytest.mark.parametrize("make", TAKERS, ids=lambda make: str(make.func.__name__))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
@@ -15,12 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.testclient import TestClient
 
-from streamdec import TokenQueue, stream
+from streamdec import stream
 from streamdec.errors import MissingExtraError
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
 from tests.integrations.wire.vocabulary import TOKENIZER
 from tests.server.serving import served, until
+from tests.streams.engines import Engine
 
 
 def response_of(source: Any, **options: Any) -> EventStreamResponse:
@@ -44,22 +46,22 @@ def app_with_middleware() -> FastAPI:
 def test_a_response_has_cookies_headers_and_background_tasks(path: str) -> None:
     app, done = app_with_middleware(), list[str]()
 
-    @app.get("/fastapi")
-    async def _(background_tasks: BackgroundTasks) -> EventStreamResponse:
-        background_tasks.add_task(done.append, "later")
-        response = response_of([256, 257])
+    def answered(**options: Any) -> EventStreamResponse:
+        response = response_of([256, 257], **options)
         response.set_cookie("seen", "yes")
         return response
 
+    @app.get("/fastapi")
+    async def _(background_tasks: BackgroundTasks) -> EventStreamResponse:
+        background_tasks.add_task(done.append, "later")
+        return answered()
+
     async def starlette(_: Request) -> Response:
-        response = response_of([256, 257], background=BackgroundTask(done.append, "later"))
-        response.set_cookie("seen", "yes")
-        return response
+        return answered(background=BackgroundTask(done.append, "later"))
 
     app.add_route("/starlette", starlette)
     with TestClient(app) as client:
         answer = client.get(path)
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["x-of-middleware"] == path
     assert answer.cookies["seen"] == "yes"
     assert '"text":"Hello"' in answer.text
@@ -68,27 +70,20 @@ def test_a_response_has_cookies_headers_and_background_tasks(path: str) -> None:
 
 
 def test_an_engine_behind_middleware_is_closed_when_the_client_disconnects() -> None:
-    app, closed = app_with_middleware(), list[bool]()
-
-    async def endless() -> AsyncIterator[int]:
-        try:
-            yield 256
-            async for output in TokenQueue():  # which no code fills
-                yield output[0]
-        finally:
-            closed.append(True)
+    app = app_with_middleware()
+    engine = Engine([256], before_pull=lambda pulls: asyncio.sleep(3600 if pulls else 0))
 
     async def long(_: Request) -> Response:
-        return response_of(endless())
+        return response_of(engine)
 
     app.add_route("/long", long)
     with served(app) as url, httpx.stream("GET", f"{url}/long") as response:
         lines = response.iter_lines()
         while "Hello" not in next(lines):
             pass
-        assert not closed
+        assert not engine.closings
         response.close()
-        until(lambda: bool(closed))
+        until(lambda: engine.is_closed)
 
 
 @pytest.mark.parametrize("name", ["asgi", "chat_route"])

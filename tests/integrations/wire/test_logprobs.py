@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +33,7 @@ from streamdec.trace import Tracer
 from tests import reference
 from tests.integrations.wire.vocabulary import END, TOKENIZER
 from tests.strategies import Subject, running_text, token_ids
+from tests.support.wrappers import Bare
 from tests.test_laws import SHARED, subject_named
 
 KINDS = [
@@ -42,24 +43,18 @@ KINDS = [
     "bpe_suffix",
     "ctc",
 ]
-REAL = [name for name in ("gpt2", "mistral-7b-v0.1") if name in SHARED]
+REAL = [
+    pytest.param(name, marks=pytest.mark.thorough)
+    for name in ("gpt2", "mistral-7b-v0.1")
+    if name in SHARED
+]
 SPACED = MockTokenizer.from_tokens(
     ["\u2581Hello".encode(), "\u2581you".encode(), b"!", "\u2581".encode()], decoder=Metaspace()
 )
 
 
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-
-class Letters:
-    """A tokenizer of which nothing is known but what it decodes."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "".join(chr(each) for each in token_ids)
-
-
 def tracked(
-    tokenizer: Any, ids: Sequence[int], options: Mapping[str, Any] = NO_OPTIONS, **conditions: Any
+    tokenizer: Any, ids: Sequence[int], options: Any = MappingProxyType({}), **conditions: Any
 ) -> tuple[str, list[PlacedLogprob], list[tuple[Any, list[PlacedLogprob]]], StopSequenceDecoder]:
     """The text, all that is placed, and both chunk by chunk."""
     decoder = StopSequenceDecoder(tokenizer, StopConditions(**conditions), **options)
@@ -165,7 +160,7 @@ def test_alternatives_stand_where_the_token_does() -> None:
 
 def test_text_that_has_no_spans_is_refused() -> None:
     for tokenizer, options in (
-        (Letters(), {}),
+        (Bare(TOKENIZER), {}),
         (TOKENIZER, {"clean_up_tokenization_spaces": True}),
     ):
         decoder = StopSequenceDecoder(tokenizer, **options)  # type: ignore[arg-type]

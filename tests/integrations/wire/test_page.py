@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 
 from tests.integrations.wire.vocabulary import TOKENIZER
 from tests.server.serving import served
-from tests.support.clients import openai_at
+from tests.support.clients import events_in, openai_at
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/serve-sse.md")
@@ -161,8 +161,7 @@ def test_tool_calls(
 
 def test_a_route_for_messages(url: str) -> None:
     body = {"model": "tiny", "messages": HELLO, "stop_sequences": ["\nUser:"]}
-    lines = httpx.post(f"{url}/messages/v1/messages", json=body).text.splitlines()
-    events = [json.loads(line.removeprefix("data: ")) for line in lines if line[:4] == "data"]
+    events = events_in(httpx.post(f"{url}/messages/v1/messages", json=body).text)
     assert events[0]["message"]["usage"]["input_tokens"] == 17
     texts = [each["delta"]["text"] for each in events if each["type"] == "content_block_delta"]
     assert texts == ["Hello", " world"]
