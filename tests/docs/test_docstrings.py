@@ -1,21 +1,22 @@
-"""The docstrings: their examples run and print what they say, and nothing public goes unsaid.
+"""The examples of docstrings run and print what they say.
 
 An example is run as a reader runs it: it imports what it uses. It runs in a folder where
 ``path/to/model`` is a model's folder and ``path/to/model.tiktoken``, ``.gguf``, ``.model`` and
 ``tekken.json`` are files of those kinds. Examples and modules that need a library which is not
-there are skipped, each by its name.
+there are skipped, each by its name. The docstrings are read from the sources: those of modules that
+need such a library, and those after constants and fields, are found as well.
 """
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
-import inspect
 import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,72 @@ import pytest
 from streamdec import hooks
 from streamdec.errors import MissingExtraError
 from tests.support import files
-from tests.support.docstrings import (
-    Docstring,
-    Member,
-    attribute_docstrings,
-    docstrings,
-    public_members,
-    raised_by,
-    says,
-    says_parameter,
-)
 from tests.support.pages import ROOT, make_model_folder
-from tests.support.public_api import DOORS, is_error, public_names
+from tests.support.public_api import DOORS
 
-# --- the examples ---------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in a source file."""
+
+    module: str
+    name: str
+    """What it is of, from the module on; "" for the module itself."""
+    text: str
+    path: Path
+    line: int
+    """Where it begins, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}".rstrip(".")
+
+
+def _docstrings_of(path: Path) -> Iterator[Docstring]:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    tree = ast.parse(path.read_text("utf-8"))
+    for name, node in _strings_in(tree, ""):
+        yield Docstring(module, name, node.value, path, node.lineno)
+
+
+def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any]]:
+    """The docstrings, also of constants and fields, by the names of what they describe."""
+    body: list[ast.stmt] = getattr(node, "body", [])
+    last = name if isinstance(node, _DOCUMENTED) else None
+    for statement in body:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            if isinstance(statement.value.value, str) and last is not None:
+                yield last, statement.value
+            last = None
+            continue
+        last = None
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            last = _dotted(name, _target(statement))
+        elif isinstance(statement, _DOCUMENTED):
+            yield from _strings_in(statement, _dotted(name, statement.name))
+        elif isinstance(statement, (ast.If, ast.Try)):
+            yield from _strings_in(statement, name)
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _target(statement: ast.Assign | ast.AnnAssign) -> str:
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+    return target.attr if isinstance(target, ast.Attribute) else ast.unparse(target)
+
+
+def _dotted(*names: str) -> str:
+    return ".".join(filter(None, names))
+
 
 PARSER = doctest.DocTestParser()
-EXAMPLES = [docstring for docstring in docstrings() if ">>>" in docstring.text]
+DOCSTRINGS = [
+    docstring
+    for path in sorted((ROOT / "streamdec").rglob("*.py"))
+    for docstring in _docstrings_of(path)
+]
+EXAMPLES = [docstring for docstring in DOCSTRINGS if ">>>" in docstring.text]
 
 
 @pytest.fixture(scope="session")
@@ -106,119 +156,6 @@ def test_every_example_shows_its_output() -> None:
     ] == []
 
 
-# --- the docstrings of public names ---------------------------------------------------------------
-
-
-@cache
-def _members() -> tuple[Member, ...]:
-    """The public functions, classes, methods and properties of modules that can be imported."""
-    found: list[Member] = []
-    for door in DOORS:
-        with suppress(MissingExtraError):  # the tests of its package are skipped then
-            found += public_members(door)
-    return tuple(found)
-
-
-def _listed(missing: list[str]) -> str:
-    return "\n".join(["", *missing])
-
-
-def test_every_public_function_class_method_and_property_has_a_docstring() -> None:
-    missing = [each.path for each in _members() if not each.doc]
-    assert not missing, _listed(missing)
-
-
-def test_every_public_constant_and_field_has_a_docstring() -> None:
-    missing = []
-    for member in _members():
-        if inspect.isclass(member.value):
-            known = attribute_docstrings(member.value)
-            missing += [
-                f"{member.path}.{field}"
-                for field in _fields_of(member.value)
-                if field not in known and not says(member, field)
-            ]
-    said = {each.name.rpartition(".")[2] for each in docstrings()}
-    for door in DOORS:
-        with suppress(MissingExtraError):
-            missing += [
-                f"{door}.{name}"
-                for name, value in public_names(door).items()
-                if not inspect.isclass(value) and not inspect.isroutine(value) and name not in said
-            ]
-    assert not missing, _listed(missing)
-
-
-def _fields_of(kind: type) -> Iterator[str]:
-    """The fields of a dataclass, a NamedTuple or a TypedDict."""
-    fields = getattr(kind, "__dataclass_fields__", getattr(kind, "_fields", ()))
-    yield from (name for name in fields if not name.startswith("_"))
-    if hasattr(kind, "__total__"):
-        yield from kind.__annotations__
-
-
-def test_every_public_name_has_an_example() -> None:
-    """Its own, or the module's. Errors have a page."""
-    modules = [each for each in EXAMPLES if not each.name]
-    shown = {(each.module, word) for each in modules for word in re.findall(r"\w+", each.text)}
-    missing = [
-        each.path
-        for each in _members()
-        if each.owner is None and ">>>" not in each.doc and not is_error(each.value)
-        if (each.value.__module__, each.value.__name__) not in shown
-    ]
-    assert not missing, _listed(missing)
-
-
-def test_first_lines_are_short() -> None:
-    """Below 80 characters, in all modules: a summary is read in lists and in editors."""
-    opening = [each for each in docstrings() if each.opens]
-    assert [f"{each}" for each in opening if len(each.text.lstrip().split("\n")[0]) >= 80] == []
-
-
-def test_every_parameter_is_in_the_docstring() -> None:
-    missing = []
-    for member in _members():
-        known: dict[str, str] = {}
-        if inspect.isclass(member.value):
-            known = attribute_docstrings(member.value)
-        missing += [
-            f"{member.path}({name})"
-            for name in _parameters_of(member)
-            if name not in known and not says_parameter(member, name)
-        ]
-    assert not missing, _listed(missing)
-
-
-def _parameters_of(member: Member) -> list[str]:
-    if member.is_property:
-        return []
-    value = getattr(member.value, "__func__", member.value)
-    if inspect.isclass(value) and getattr(value, "_is_protocol", False):
-        return []
-    try:
-        names = list(inspect.signature(value).parameters)
-    except ValueError:  # built in, as of an exception that adds nothing to its base
-        return []
-    is_static = isinstance(member.value, staticmethod)
-    if member.owner is not None and not is_static:
-        names = names[1:]
-    return [name for name in names if not name.startswith("_") and name not in ("args", "kwargs")]
-
-
-def test_every_raised_error_is_in_the_docstring() -> None:
-    missing = [
-        f"{member.path}: {error}"
-        for member in _members()
-        for error in sorted(raised_by(member))
-        if not says(member, error)
-    ]
-    assert not missing, _listed(missing)
-
-
-# --- the list itself ------------------------------------------------------------------------------
-
-
 def test_the_pages_import_only_public_names() -> None:
     pattern = re.compile(
         r"^\s*from (streamdec[\w.]*) import (?:\(([\w,\s]+)\)|([\w, ]+))", re.MULTILINE
@@ -242,7 +179,7 @@ EXCEPT = {("streamdec.cli", "demo")}
 
 
 def test_an_example_in_every_kind_of_docstring_is_found() -> None:
-    names = {str(docstring) for docstring in docstrings()}
+    names = {str(docstring) for docstring in DOCSTRINGS}
     assert {
         "streamdec",  # a module
         "streamdec.chunks.Chunk",  # a class
