@@ -126,7 +126,8 @@ class StopStrings:
             hit = self._first_stop(whole, len(tail))
             if hit is not None:
                 return tail, hit
-        return self._beginning(whole[max(len(whole) - self.longest + 1, 0) :], self._sorted), None
+        first = len(whole) - self.longest + 1
+        return self._beginning(whole[first:] if first > 0 else whole, self._sorted), None
 
     def _first_stop(self, text: str, known: int) -> Hit | None:
         """Return the first stop that ends after the ``known`` code points of ``text``."""
