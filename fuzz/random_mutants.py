@@ -38,6 +38,7 @@ OF_CORE = (
     "tests/test_stop_model.py",  # The quickest.
     "tests/test_stop_patterns.py",
     "tests/core",
+    "tests/test_messages.py",
     "tests/test_stop_laws.py",
     "tests/streams",
     "tests/hooks",

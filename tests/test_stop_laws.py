@@ -187,6 +187,11 @@ ROWS = [
         decoder="byte_fallback", options={"byte_fallback": "exact"}, stops={"stop": ("你",)},
     ),
     Row(
+        "exact runs: a character that the prompt began in its run may be in a stop",
+        [b"\xbd", b"\xa0", b"!"], ["", "", ""], "stop", (0, 1, 0, 3, 2, 0), "你", prompt=[b"\xe4"],
+        decoder="byte_fallback", options={"byte_fallback": "exact"}, stops={"stop": ("你",)},
+    ),
+    Row(
         "a stop string that is a skipped special is its id as well",
         [b"a", b"</s>"], ["a", ""], "stop", (1, 1, 1, 1, 1, 1), "</s>", special=(1,),
         stops={"stop": ("</s>",)},
