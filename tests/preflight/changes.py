@@ -263,7 +263,7 @@ NEAR_MISSES: dict[str, Callable[[Parts], object]] = {
     "BOS_SOURCES_DISAGREE: the same": both(
         say(bos_token="<|endoftext|>"), generation(bos_token_id=256)
     ),
-    "BOS_SOURCES_DISAGREE: null is none": both(say(bos_token=None), config(bos_token_id=9)),
+    "BOS_SOURCES_DISAGREE: null names no token": both(say(bos_token=None), config(bos_token_id=9)),
     "SPECIAL_FLAG_DRIFT: another id": both(drop("pad_token"), entry(261, "<|pad|>")),
     "ADDED_TOKEN_CONTENT_DRIFT: the text is elsewhere": entry(261, "<|pad|>"),
     "ADDED_TOKEN_ONLY_IN_CONFIG: another id": entry(261, "<|pad|>"),
