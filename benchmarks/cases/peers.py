@@ -42,7 +42,6 @@ def _peer(make: Callable[..., Any], count: int) -> Make:
         streams = peer.streams
         return Work(lambda: done.sample() / streams, "ns", done.check)
 
-    work.is_peer = True  # type: ignore[attr-defined]
     return work
 
 
@@ -66,6 +65,7 @@ PEERS = [
                 f"{count or 'no'} stops: {row}",
                 _peer(make, count),
                 f"{count or 'no'} stops: streamdec",
+                is_peer=True,
             )
             for row, make in ROWS.items()
             if not count or row in WITH_STOPS
