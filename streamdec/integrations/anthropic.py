@@ -92,10 +92,7 @@ class _Message(Format):
         return error_body(message)
 
     def _usage(self) -> Json:
-        return {
-            "input_tokens": self._input_tokens,
-            "output_tokens": self._samples[0].num_tokens,
-        }
+        return {"input_tokens": self._input_tokens, "output_tokens": self._samples[0].num_tokens}
 
 
 class MessageEncoder(_Message, Encoder):

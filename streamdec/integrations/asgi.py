@@ -7,6 +7,7 @@ messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -115,7 +116,9 @@ class EventStreamResponse(Response):
             "status": self.status_code,
             "headers": self.raw_headers,
         }
-        try:
+        async with AsyncExitStack() as closing:
+            for stream in self._streams:
+                closing.push_async_callback(stream.aclose)  # shielded from cancellation
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
@@ -125,8 +128,6 @@ class EventStreamResponse(Response):
                         await listen(receive, group.cancel_scope)
                     if silence.cancelled_caught:
                         await sending.keep_alive(num_sent)
-        finally:
-            await _close(self._streams)
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
@@ -138,18 +139,6 @@ async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
-
-
-async def _close(streams: Iterable[TextStream[Any]]) -> None:
-    """Close all streams, and then raise the first error of closing."""
-    errors = []
-    for stream in streams:
-        try:
-            await stream.aclose()  # shielded from cancellation
-        except Exception as error:  # noqa: BLE001 (all are closed before it is raised)
-            errors.append(error)
-    if errors:
-        raise errors[0]
 
 
 class _Sending:

@@ -25,13 +25,7 @@ from streamdec.core.token_ids import check_token_id
 from streamdec.protocols import Decoder
 from streamdec.streams.reading import Machine
 
-__all__ = [
-    "LEAST_LOGPROB",
-    "Alternative",
-    "LogprobTracker",
-    "PlacedLogprob",
-    "TokenLogprob",
-]
+__all__ = ["LEAST_LOGPROB", "Alternative", "LogprobTracker", "PlacedLogprob", "TokenLogprob"]
 
 LEAST_LOGPROB = -9999.0
 """The least log probability: OpenAI's APIs return it for lower ones, as JSON has no infinity."""

@@ -140,14 +140,10 @@ class GenerateStreamer:
         RuntimeError if the streamer was used before; TypeError for a ``streamer``,
         ``stopping_criteria`` or ``stop_strings`` in the arguments or the configuration.
         """
-        instead_of = {
-            "streamer": "it passes itself",
-            "stop_strings": "pass stop= to the streamer",
-            "stopping_criteria": "pass max_time= or max_new_tokens=, or call generate yourself",
-        }
-        for name, instead in instead_of.items():
+        for name in ("streamer", "stop_strings", "stopping_criteria"):
             if kwargs.get(name) is not None:
-                raise TypeError(f"start() does not take {name}; {instead}")
+                told = "pass stop= to the streamer, or call generate yourself"
+                raise TypeError(f"start() does not take {name}: {told}")
         config = args[1] if len(args) > 1 else kwargs.get("generation_config")
         if _setting("stop_strings", config, model.generation_config) is not None:
             raise TypeError("the generation_config has stop_strings; pass stop= to the streamer")

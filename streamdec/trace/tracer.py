@@ -143,11 +143,6 @@ class Tracer(Generic[D]):
         self._machine.reset()
         self._begin()
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the decoder's ``snapshot``."""
-        snapshot: dict[str, Any] = self._machine.snapshot()
-        return snapshot
-
     def trace(self) -> Trace:
         """Return the trace so far, with a verdict if the stream has ended."""
         trace = Trace(self._header, tuple(self._tokens), self._end, self._error)
@@ -268,10 +263,9 @@ def _as_chunk(given: str | Chunk) -> Chunk:
 
 def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
     """Return what the tokenizer answers; None if it is not of type ``kind``."""
-    ask = getattr(tokenizer, name, None)
     try:
-        found = None if ask is None else ask(token_id)
-    except Exception:  # noqa: BLE001 (anybody's tokenizer; the stream itself went well)
+        found = getattr(tokenizer, name)(token_id)
+    except Exception:  # noqa: BLE001 (anybody's tokenizer, which may lack the method)
         return None
     return found if isinstance(found, kind) else None
 

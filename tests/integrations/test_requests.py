@@ -171,7 +171,11 @@ def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -
         (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .* max_tokens$"),
         (from_openai, {"stopSequences": ["a"]}, "stopSequences="),
         (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang can read"),
-        (from_vllm, {"use_beam_search": True}, "use_beam_search=True cannot .*the winning beam"),
+        (
+            from_vllm,
+            {"use_beam_search": True},
+            "use_beam_search=True: not a stop parameter of vLLM",
+        ),
         (from_sglang, {"sampling_params": {"stop": "a"}}, "sampling_params=.*'sampling_params'"),
         (from_sglang, {"max_new_tokens": 5, "max_tokens": 6}, "max_new_tokens=5 and max_tokens=6"),
         (from_sglang, {"min_tokens": 5, "min_new_tokens": 6}, "min_tokens=5 and min_new_tokens=6"),

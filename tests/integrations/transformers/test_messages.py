@@ -67,9 +67,9 @@ def test_a_streamer_works_for_one_call() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"streamer": object()}, "start() does not take streamer; it passes itself"),
-        ({"stop_strings": ["a"]}, "start() does not take stop_strings; pass stop= to the streamer"),
-        ({"stopping_criteria": [bool]}, "start() does not take stopping_criteria; pass max_time="),
+        ({"streamer": object()}, "start() does not take streamer: pass stop="),
+        ({"stop_strings": ["a"]}, "start() does not take stop_strings: pass stop= to the streamer"),
+        ({"stopping_criteria": [bool]}, "start() does not take stopping_criteria: pass stop= to"),
         (
             {"generation_config": SimpleNamespace(stop_strings=["a"])},
             "the generation_config has stop_strings; pass stop= to the streamer",
