@@ -75,6 +75,9 @@ class StopStrings:
         self._hidden = frozenset(hidden)
         self._stops = self._hidden.union(visible) if visible else self._hidden
         self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
+        self._lengths = sorted({*map(len, self._stops)}, reverse=True)
+        self.longest: int = max(self._lengths, default=0)
+        """The code points of the longest stop."""
 
     # Made on first use: many sets of stops never see a letter with which a stop begins.
 
@@ -83,21 +86,12 @@ class StopStrings:
         return frozenset(map(itemgetter(-1), self._stops))
 
     @cached_property
-    def _lengths(self) -> list[int]:
-        return sorted({*map(len, self._stops)}, reverse=True)
-
-    @cached_property
     def _sorted(self) -> list[str]:
         return sorted(self._stops)
 
     @cached_property
     def _sorted_hidden(self) -> list[str]:
         return sorted(self._hidden)
-
-    @cached_property
-    def longest(self) -> int:
-        """The code points of the longest stop."""
-        return max(map(len, self._stops), default=0)
 
     @cached_property
     def num_bytes(self) -> int:
