@@ -69,7 +69,7 @@ class StoppedRows:
             named = stops.named(stops.first.seen, token_id)
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
-        is_simple = not (stops.has_patterns or stops.has_sections)
+        is_simple = not (stops.patterns or stops.has_sections)
         self._gather = gather_for(tokenizer, skip) if is_simple else None
 
     @property

@@ -41,7 +41,7 @@ from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import Definition, StopConditions
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
-from streamdec.core.patterns.matcher import matcher_of
+from streamdec.core.patterns.matcher import PatternStops, matcher_of
 from streamdec.core.sections import (
     NO_SECTIONS,
     OUTSIDE,
@@ -64,9 +64,9 @@ MAX_STORED = 32_768
 """The most texts stored in all states of one stop set; each takes about 150 bytes."""
 MAX_TEXT = 256
 """The most code points of a stored text. Hardly a token has more."""
-FIRST_WEIGHING = 8
-"""New texts after which the size of a set is noted again; then after each quarter more."""
-SET_SIZE = 6_000
+NOTED_AT_ONCE = 16
+"""New texts after which the size of a set is noted again."""
+SET_SIZE = 7_500
 """Bytes of a set of stops with its first texts."""
 STATE_SIZE = 800
 """Bytes of a state."""
@@ -101,7 +101,7 @@ class StopState(dict[str, "Effect | None"]):
         firsts = stops.matcher.firsts(seen) if self.is_settled else None
         if firsts is not None and stops.labeller is not None:
             firsts |= stops.labeller.sections.firsts(section)
-        self.firsts: frozenset[str] | None = None if stops.has_patterns else firsts
+        self.firsts: frozenset[str] | None = None if stops.patterns else firsts
         """Text without these letters is output, and the state stays; None for any letters."""
         self.letters: int = LETTERS
         """The bits of ``alert`` that stand for letters."""
@@ -145,10 +145,11 @@ class StopSet:
             hidden, visible = (), hidden + visible
         regexes = conditions.stop_regex
         patterns = read_patterns(regexes, conditions.max_match_length) if regexes else ()
-        self.has_patterns: bool = bool(patterns)
         gate, labels = conditions.ignore_stops_between, definition.pairs
         gates = Sections(gate, skipped) if gate else NO_SECTIONS
         stops = matcher_of(hidden, visible, patterns, shown=shown)
+        self.patterns: PatternStops | None = stops if isinstance(stops, PatternStops) else None
+        """Finds stops, if some of them are patterns."""
         self.matcher: Matcher = Matcher(stops, gates, gated=True)
         """Finds stops, and where they are off."""
         self.labeller: Matcher | None = None
@@ -179,7 +180,6 @@ class StopSet:
         self._states: dict[tuple[Seen, int, str], StopState] = {}
         self.num_stored = 0
         """How many texts the states know."""
-        self._weigh_at = FIRST_WEIGHING
         self.note_growth: Callable[[StopSet], None] | None = None
         """Called when the set has grown. StopSets, which shares the set, sets it."""
         self.noted_size = 0
@@ -213,7 +213,7 @@ class StopSet:
 
     def settled(self, state: StopState, text: str) -> StopState:
         """Return the settled state after ``text``, which has no sections."""
-        if not self.has_patterns:
+        if self.patterns is None:
             return state
         after = self.read(state, text, ignore=True, release=True)[1]
         assert after is not None
@@ -250,11 +250,12 @@ class StopSet:
                 effect = None
         elif state.section != OUTSIDE:
             effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
-        if len(text) > MAX_TEXT or not self.matcher.stops.is_cacheable(state.seen.tail):
+        is_rare = self.patterns is not None and not self.patterns.is_cacheable(state.seen.tail)
+        if is_rare or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
             states, self._states = self._states, {}
-            self.num_stored, self._weigh_at = 0, FIRST_WEIGHING
+            self.num_stored = 0
             for known in [*states.values(), self.first]:
                 known.clear()
         if not len(state):
@@ -264,10 +265,8 @@ class StopSet:
         if after is not None and not len(after):
             self._keep(after)
         self.num_stored += 1
-        if self.num_stored >= self._weigh_at:
-            self._weigh_at += self._weigh_at // 4
-            if self.note_growth is not None:
-                self.note_growth(self)
+        if self.num_stored % NOTED_AT_ONCE == 0 and self.note_growth is not None:
+            self.note_growth(self)
         return effect
 
     def _keep(self, state: StopState) -> None:

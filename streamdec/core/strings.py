@@ -107,10 +107,6 @@ class StopStrings:
             return None
         return self.firsts if is_open else frozenset()
 
-    def is_cacheable(self, tail: str) -> bool:
-        """Whether steps from ``tail`` are likely to come again. There are few tails."""
-        return True
-
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """Return the tail after ``text``, or the first stop in it unless ``ignore``."""
         if not tail and self.firsts.isdisjoint(text):

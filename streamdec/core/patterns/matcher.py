@@ -93,6 +93,7 @@ class PatternStops:
         return max(self._strings.longest, *(pattern.longest for pattern in self._patterns))
 
     def is_cacheable(self, tail: PatternTail) -> bool:
+        """Whether steps from ``tail`` are likely to come again."""
         paths = sum(len(state.paths) for state in tail.states)
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
