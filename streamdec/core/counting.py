@@ -38,7 +38,7 @@ def tally_of(text: str) -> int:
     return _shared.setdefault(tally, tally) if len(text) < 64 else tally
 
 
-def count_of(tokens: int, code_points: int = 0, num_bytes: int = 0) -> int:
+def count_of(tokens: int, code_points: int, num_bytes: int) -> int:
     """Return the count of so many tokens, code points and bytes."""
     return (tokens << _TOKENS) + (num_bytes - code_points << _FURTHER) + code_points
 

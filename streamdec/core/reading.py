@@ -42,10 +42,8 @@ class CleanPoint(NamedTuple):
 
 def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
     """Return the clean point after a prompt. What the prompt decided is in no stop."""
-    shield = NEVER
-    if row.waits:
-        shield = -2 if replay(row.table, row.state, (), 0).held == -1 else -1
-    return CleanPoint(row, state, counted, shield)
+    is_owed = row.waits and replay(row.table, row.state, (), 0).held != -1
+    return CleanPoint(row, state, counted, shield=-1 if is_owed else NEVER)
 
 
 class Past(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer
+from streamdec import DecodeStream, HuggingFaceTokenizer, MockTokenizer, StopSequenceDecoder
 from streamdec.core.window import MAX_WINDOW
 from streamdec.errors import RewriteError, SnapshotError, TokenIdError
 from tests.support.snapshots import resealed
@@ -167,6 +167,17 @@ def test_a_snapshot_while_text_is_missing() -> None:
         texts.append(stream.step(token_id))
         stream = DecodeStream.restore(tokenizer, stream.snapshot())
     assert texts == ["a", "\n", "", "", "b"]
+
+
+def test_a_snapshot_of_many_jailed_tokens_has_the_held_ones() -> None:
+    """Only tokens that leave the window as it was may become a number."""
+    stream = StopSequenceDecoder(Decoding(pieces), stop="a" * 99)
+    for _ in range(70):
+        stream.step(WORD)
+        held = stream.fork()
+        held.feed([LEAD, EMPTY])
+        twin = StopSequenceDecoder.restore(Decoding(pieces), held.snapshot())
+        assert twin.feed([INSIDE]) == held.feed([INSIDE])
 
 
 def test_a_state_has_no_more_ids_than_a_window() -> None:
