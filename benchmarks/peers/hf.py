@@ -46,10 +46,9 @@ class HfStreamer(Peer):
         text: str = next(stream)
         return text
 
-    def last(self, stream: Any, token_id: int) -> str:
-        text = self.step(stream, token_id)
+    def end(self, stream: Any) -> str:
         stream.end()
-        return text + "".join(stream)
+        return "".join(stream)
 
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
         ids, put = _Ids(), stream.put

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from tokenizers import Tokenizer
+
 from streamdec.locks import cached_property
 
 __all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"]
@@ -95,8 +97,11 @@ class Kit:
         return self._tokenizers[path]
 
     def load_tokenizer(self, path: Path) -> Any:
-        """Load the same tokenizer again."""
-        return self.transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
+        """Load the same tokenizer again, with the special tokens that its file names."""
+        added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
+        special = [each.content for each in added if each.special]
+        make = self.transformers.PreTrainedTokenizerFast
+        return make(tokenizer_file=str(path), extra_special_tokens=special)
 
     @property
     def versions(self) -> dict[str, str]:

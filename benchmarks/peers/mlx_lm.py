@@ -35,11 +35,10 @@ class _Mlx(Peer):
         text: str = stream.last_segment
         return text
 
-    def last(self, stream: Any, token_id: int) -> str:
-        text = self.step(stream, token_id)
+    def end(self, stream: Any) -> str:
         stream.finalize()
-        rest: str = stream.last_segment
-        return text + rest
+        text: str = stream.last_segment
+        return text
 
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
         add_token = stream.add_token

@@ -27,8 +27,12 @@ class Peer(ABC):
         """Return the text that is output after a token."""
 
     @abstractmethod
+    def end(self, stream: Any) -> str:
+        """Return the text that is output at the end."""
+
     def last(self, stream: Any, token_id: int) -> str:
         """Return the text that is output after the last token, and at the end."""
+        return self.step(stream, token_id) + self.end(stream)
 
     @abstractmethod
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:

@@ -88,6 +88,9 @@ class Sglang(Peer):
     def step(self, stream: Stream, token_id: int) -> str:
         return "".join(self._step(stream, token_id)[:1])
 
+    def end(self, stream: Stream) -> str:
+        raise NotImplementedError("an end after the last token")
+
     def last(self, stream: Stream, token_id: int) -> str:
         return "".join(self._step(stream, token_id, _LENGTH)[:1])
 

@@ -61,8 +61,7 @@ class _Vllm(Peer):
         text: str = stream.get_next_output_text(False, True)
         return text
 
-    def last(self, stream: Any, token_id: int) -> str:
-        stream.update([token_id], False)
+    def end(self, stream: Any) -> str:
         text: str = stream.get_next_output_text(True, True)
         return text
 
