@@ -328,7 +328,6 @@ def _load_clean_point(decoder: TokenDecoder, fields: Json) -> None:
 def _span_log(data: Any, tokens: int) -> SpanLog:
     """Return the spans at a clean point, with so many tokens before it."""
     taken, rows = data
-    numbers([taken], 0, MOST_COUNTED)
     spans = [TokenSpan(*numbers(row, 0, MOST_COUNTED, 5)) for row in rows]
     for index, (token, start, end, byte_start, byte_end) in enumerate(spans, taken):
         if token != index or not start <= end or not start <= byte_start <= byte_end <= 4 * end:

@@ -180,6 +180,18 @@ def test_a_snapshot_of_many_jailed_tokens_has_the_held_ones() -> None:
         assert twin.feed([INSIDE]) == held.feed([INSIDE])
 
 
+@pytest.mark.parametrize("before", [[LEAD], [GENUINE], [WORD], [WORD, LEAD]])
+@pytest.mark.parametrize("ids", [[EMPTY], [EMPTY, EMPTY, EMPTY], [WORD, EMPTY]])
+def test_a_stream_does_not_grow(before: list[int], ids: list[int]) -> None:
+    stream = StopSequenceDecoder(Decoding(pieces), stop="aab")
+    stream.feed(before)
+    for _ in range(600):
+        stream.feed(ids)
+        assert len(stream._since) <= 5 * MAX_WINDOW
+    twin = StopSequenceDecoder.restore(Decoding(pieces), stream.snapshot())
+    assert twin.feed([INSIDE]) == stream.feed([INSIDE])
+
+
 def test_a_state_has_no_more_ids_than_a_window() -> None:
     tokenizer = Decoding(lambda ids: "a" * len(ids))
     snapshot = DecodeStream(tokenizer).snapshot()
