@@ -13,8 +13,6 @@ from benchmarks.figures import duration, number, size, times
 from benchmarks.runner import Figure, Report, by_table
 from benchmarks.subjects import ROOT
 
-__all__ = ["PAGE", "README", "RESULTS", "as_text", "tables", "write", "written"]
-
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results.json"

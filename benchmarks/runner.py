@@ -20,8 +20,6 @@ from benchmarks.subjects import Subject
 from streamdec.bench.clock import Spread, in_turns
 from streamdec.tokenizers.tokenizer_report import versions_of
 
-__all__ = ["FULL", "MOMENT", "QUICK", "Case", "Effort", "Figure", "Report", "Work", "run", "timed"]
-
 
 @dataclass(frozen=True)
 class Effort:

@@ -18,8 +18,6 @@ from benchmarks.subjects import ROOT, Subject
 from streamdec import Chunk, DecoderPool, StopSequenceDecoder, iter_chunks, stream
 from streamdec.bench.clock import fresh
 
-__all__ = ["ANSWERS", "IMPORTS", "ROUNDS", "STOPS", "engine"]
-
 STOPS = ("\nUser:", "</s>", "###END", "\n\n\n\n\n")
 """Ordinary stops. Texts have none of them."""
 ANSWERS_COUNT = 60

@@ -17,8 +17,6 @@ from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSe
 from streamdec.bench.clock import fresh
 from streamdec.bench.entrants import Entrant, Library, Ours
 
-__all__ = ["COLD", "GROWTH", "IDS", "LONE", "MEMORY", "STEPS", "drawn", "drive"]
-
 SEED = 25
 
 

@@ -27,8 +27,6 @@ from benchmarks.subjects import Subject
 from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.rules.base import byte_alphabet
 
-__all__ = ["lines"]
-
 WORDS = [b"Hello", b" world", b"a\xe4", b"ab", b"ST", b"OP", b"xSTOPy"]
 """Tokens besides the 256 bytes."""
 SPECIAL = 256 + len(WORDS)

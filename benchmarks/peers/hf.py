@@ -9,8 +9,6 @@ from benchmarks.peers.kit import Kit, PeerMissingError
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["HfStreamer"]
-
 
 class _Ids:
     """The part of a tensor with one id that ``put`` uses, without its cost."""

@@ -15,8 +15,6 @@ from zipfile import BadZipFile, ZipFile
 
 from streamdec.locks import cached_property
 
-__all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"]
-
 COMMAND = "python -m benchmarks.peers"
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "mlx-lm": "0.32.2"}
 """Packages that are only read, and the versions to install. Other versions are also accepted."""

@@ -10,8 +10,6 @@ from benchmarks.peers.kit import Kit, PeerMissingError
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["MlxNaive", "MlxOwn"]
-
 _FILE = "mlx_lm/tokenizer_utils.py"
 _OWN = {"ByteLevel": "BPEStreamingDetokenizer", "ByteFallback": "SPMStreamingDetokenizer"}
 

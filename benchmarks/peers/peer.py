@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-__all__ = ["Peer"]
-
 
 class Peer(ABC):
     """An :class:`~streamdec.bench.entrants.Entrant` of another project."""

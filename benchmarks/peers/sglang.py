@@ -16,8 +16,6 @@ from benchmarks.peers.kit import Kit, PeerMissingError
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["Sglang", "SglangBatch"]
-
 _DETOKENIZER = "sglang/srt/managers/detokenizer_manager.py"
 _DECODING = (
     "DETOKENIZER_MAX_STATES",

@@ -11,8 +11,6 @@ from benchmarks.peers.kit import Kit
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["VllmFast", "VllmSlow"]
-
 _FILE = "vllm/v1/engine/detokenizer.py"
 _UTILITIES = "vllm/tokenizers/detokenizer_utils.py"
 _BASE = (
