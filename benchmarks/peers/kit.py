@@ -89,12 +89,9 @@ class Kit:
     def tokenizer(self, path: Path) -> Any:
         """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
         if path not in self._tokenizers:
-            self._tokenizers[path] = self.load_tokenizer(path)
+            make = self.transformers.PreTrainedTokenizerFast
+            self._tokenizers[path] = make(tokenizer_file=str(path))
         return self._tokenizers[path]
-
-    def load_tokenizer(self, path: Path) -> Any:
-        """Load the same tokenizer again."""
-        return self.transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
 
     @property
     def versions(self) -> dict[str, str]:

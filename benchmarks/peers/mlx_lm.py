@@ -50,8 +50,6 @@ class MlxOwn(_Mlx):
     """The detokenizer with a table of the vocabulary: byte-level BPE, or SentencePiece."""
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("mlx-lm's detokenizers match no stop strings")
         if subject.rule not in _OWN:
             raise PeerMissingError("mlx-lm has only the naive detokenizer for this tokenizer")
         self.name = "mlx-lm BPE" if subject.rule == "ByteLevel" else "mlx-lm SPM"
@@ -62,9 +60,6 @@ class MlxNaive(_Mlx):
     """The detokenizer for other tokenizers, which decodes the line again at each token."""
 
     name = "mlx-lm naive"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("mlx-lm's detokenizers match no stop strings")
         self._begin(kit, subject, "NaiveStreamingDetokenizer")

@@ -86,7 +86,6 @@ class VllmSlow(_Vllm):
     """The slow one in Python, for tokenizers without a fast version."""
 
     name = "vLLM Slow"
-    tokens = 512
 
     def _parts(self, kit: Kit, subject: Subject) -> tuple[Any, Any]:
         window = kit.definitions("vllm", _UTILITIES, _WINDOW)

@@ -226,27 +226,14 @@ def test_an_unknown_stop_id_ends_a_stream_with_spans_too(unknown: Any, is_shown:
     assert [span[1:3] for span in decoder.take_spans()] == [(0, 2), (2, 2 + own)]
 
 
-def test_the_first_ids_are_part_of_the_text(tokenizer: MockTokenizer) -> None:
-    sequence = Sequence(tokenizer, np.array([A, LEAD]))
-    assert (sequence.text, sequence.token_ids, sequence.held) == ("a", [A, LEAD], b"\xe4")
-    assert len(sequence) == 2
-    assert sequence.tokenizer is tokenizer
-    assert sequence.route == "bytes"
-
-
-def test_append_token_returns_the_completed_text(tokenizer: MockTokenizer) -> None:
-    sequence = Sequence(tokenizer)
-    assert sequence.append_token(np.int64(LEAD)) == ""
-    assert sequence.append_token(REST) == "你"
+def test_a_sequence_returns_the_completed_text_and_shows_specials(tokenizer: MockTokenizer) -> None:
+    sequence = Sequence(tokenizer, np.array([SPECIAL, LEAD]))
+    assert (sequence.tokenizer, sequence.route) == (tokenizer, "bytes")
+    assert sequence.append_token(np.int64(REST)) == "你"
     assert sequence.feed(iter([A, B, LEAD])) == "a b"
     assert sequence.append_text("a b") == "\ufffda b"
-    assert sequence.text == "你a b\ufffda b"
+    assert sequence.text == "<s>你a b\ufffda b"
     assert {type(token_id) for token_id in sequence.token_ids} == {int}
-
-
-def test_specials_are_shown_by_default(tokenizer: MockTokenizer) -> None:
-    assert Sequence(tokenizer, [A, SPECIAL]).text == "a<s>"
-    assert Sequence(tokenizer, [A, SPECIAL], skip_special_tokens=True).text == "a"
 
 
 def as_fresh(sequence: Sequence, fresh: Sequence) -> None:

@@ -189,21 +189,14 @@ def test_a_list_of_one_object_that_is_no_id_is_an_error(ids: Any) -> None:
     assert isinstance(pool.errors["a"], (TokenIdError, TypeError))
 
 
-def test_a_request_whose_flush_fails_outputs_its_decided_text() -> None:
+def test_a_request_whose_flush_fails_outputs_its_decided_text_and_is_removed() -> None:
     pool = DecoderPool(Decoding(taking_back))
-    pool.add("a", StopConditions(stop="xq"))
-    assert pool.step({"a": [1, 1]}) == {"a": Chunk("x")}
-    assert pool.step({"a": [9, -1]}) == {"a": Chunk("x", "error")}
-    assert isinstance(pool.errors["a"], TokenIdError)
-    assert len(pool) == 0
-
-
-def test_finish_and_abort_remove_a_request_whose_flush_fails() -> None:
-    """Otherwise it would never be removed."""
-    pool = DecoderPool(Decoding(taking_back))
-    pool.add("a", StopConditions(stop="xq"))
+    for name in ("a", "c"):
+        pool.add(name, StopConditions(stop="xq"))
     pool.add("b")
-    pool.step({"a": [1, 1, 9], "b": [1, 9]})
+    pool.step({"a": [1, 1, 9], "b": [1, 9], "c": [1, 1]})
+    assert pool.step({"c": [9, -1]}) == {"c": Chunk("x", "error")}
+    assert isinstance(pool.errors["c"], TokenIdError)
     assert pool.finish("a", "length") == Chunk("x", "error")
     assert [*pool.errors] == [*pool.ended] == ["a"]
     assert isinstance(pool.errors["a"], RewriteError)
@@ -262,20 +255,6 @@ def test_a_running_decoder_can_be_adopted() -> None:
     pool.adopt("a", decoder)
     assert pool["a"] is decoder
     assert pool.step({"a": [0]}) == {"a": Chunk("STa")}
-
-
-def test_samples_of_one_prompt_are_forked() -> None:
-    """``n > 1``: what is common is decoded once."""
-    pool = pool_of("r/0")
-    pool.step({"r/0": [0, HALF]})
-    pool.fork("r/0", "r/1")
-    pool.fork("r/0", "r/2")
-    chunks = pool.step({"r/0": REST, "r/1": 0, "r/2": STOP})
-    assert chunks == {
-        "r/0": Chunk("你"),
-        "r/1": Chunk("\ufffda"),
-        "r/2": Chunk("\ufffd", "stop", "STOP"),
-    }
 
 
 def test_chunks_say_which_ids_they_cover_also_after_a_fork_and_an_error() -> None:

@@ -21,7 +21,6 @@ from streamdec import (
     stream,
     wrap,
 )
-from streamdec.protocols import Metaspace
 from streamdec.streams import DecoderOptions, async_closing
 from streamdec.streams.observers import TokenAttribution
 from streamdec.trace import Tracer
@@ -140,36 +139,6 @@ A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
 def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
     chunks = [machine.step(token_id) for token_id in ids]
     return [(chunk.text, chunk.token_ids) for chunk in chunks]
-
-
-def test_streams_with_other_stops_share_chunks_of_sections_and_not_their_ids() -> None:
-    """The same ids give "ab" twice; then "ab" is withheld in the second stream alone."""
-    tokenizer = MockTokenizer.from_tokens([b"aba", b"b"])
-    found = [
-        [
-            (chunk.text, chunk.token_ids)
-            for chunk in iter_chunks(
-                [0, 1],
-                tokenizer,
-                stop=stop,
-                sections={"r": ("<t>", "</t>")},
-                starts_inside=True,
-                return_token_ids=True,
-            )
-        ]
-        for stop in ("ac", "abac")
-    ]
-    assert found[0][:2] == [("ab", ()), ("ab", (0, 1))]
-    assert found[1] == [("ab", ()), ("ab", (0, 1))]
-
-
-def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
-    """The first space of a text is removed, so its id waits for the chunk of the second."""
-    words = MockTokenizer.from_tokens(["\u2581Hello".encode(), "\u2581".encode()], [], Metaspace())
-    for _ in range(2):
-        spaces, word = (TokenAttribution(StopSequenceDecoder(words)) for _ in range(2))
-        assert covered([1, 1], spaces) == [("", ()), (" ", (1, 1))]
-        assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
 
 
 def test_a_running_decoder_covers_only_later_ids() -> None:

@@ -25,7 +25,7 @@ from streamdec import (
     iter_chunks,
     wrap,
 )
-from streamdec.errors import FinishedError, TokenIdError
+from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict
 from streamdec.trace.html import html_page
 from streamdec.trace.records import TokenRecord
@@ -64,23 +64,6 @@ def test_a_traced_token_has_its_state_and_output() -> None:
     shown = Tracer(DecodeStream(tokenizer(), skip_special_tokens=False))
     assert shown.step(13) == "<end>"
     assert shown.trace().tokens[0].kind == "special"
-
-
-def test_an_error_is_the_decoders_and_the_stream_continues() -> None:
-    tracer = Tracer(DecodeStream(tokenizer()))
-    with pytest.raises(TokenIdError) as caught:
-        tracer.step_batch([0, 1, -1, 2])
-    assert caught.value.chunk is not None
-    assert caught.value.chunk.text == "ab"
-    assert tracer.step(2) == " the"
-    tracer.flush()
-    with pytest.raises(FinishedError):
-        tracer.step(0)
-    trace = tracer.trace()
-    assert [token.token_id for token in trace.tokens] == [0, 1, 2]
-    assert trace.error is not None
-    assert trace.error.startswith("FinishedError: ")
-    assert trace.verdict.equal
 
 
 def test_an_unknown_prompt_is_reported() -> None:
