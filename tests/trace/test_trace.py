@@ -11,7 +11,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +21,6 @@ from streamdec import (
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
-    iter_chunks,
-    wrap,
 )
 from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict
@@ -32,6 +29,7 @@ from streamdec.trace.records import TokenRecord
 from streamdec.trace.verdict import verdict_on
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
+from tests.streams.engines import read_async, read_plain
 from tests.test_stop_patterns import ANY
 from tests.trace.pages import HOSTILE, trace_of
 
@@ -132,18 +130,10 @@ def test_a_decoder_with_sections_is_traced() -> None:
 OUTPUTS: list[Any] = [0, [3, 4], [3, 8], 9, [3, 4, 5, 0]]
 
 
-def chunks_of(chunks: Any) -> list[Chunk]:
-    async def read() -> list[Chunk]:
-        async with chunks:
-            return [chunk async for chunk in chunks]
-
-    return anyio.run(read) if hasattr(chunks, "__aiter__") else list(chunks)
-
-
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "wrap": lambda machine: wrap(OUTPUTS, machine),
-    "wrap, with ids": lambda machine: wrap(OUTPUTS, machine, return_token_ids=True),
-    "iter_chunks": lambda machine: iter_chunks(OUTPUTS, machine),
+WAYS: dict[str, Callable[[Any], list[Chunk]]] = {
+    "wrap": lambda machine: read_async(OUTPUTS, machine),
+    "wrap, with ids": lambda machine: read_async(OUTPUTS, machine, return_token_ids=True),
+    "iter_chunks": lambda machine: read_plain(OUTPUTS, machine),
 }
 
 
@@ -157,7 +147,7 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
         makers.append(lambda: DecodeStream(tokenizer()))
     for make, finish_reason in zip(makers, ("stop", "length", None), strict=False):
         tracer = Tracer(make())
-        assert chunks_of(WAYS[way](tracer)) == chunks_of(WAYS[way](make()))
+        assert WAYS[way](tracer) == WAYS[way](make())
         trace = tracer.trace()
         assert trace.verdict.equal, trace.verdict
         if way != "wrap, with ids":  # then each id is given alone
