@@ -5,11 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -28,7 +25,7 @@ from streamdec.server import ServerLimits
 from streamdec.streams import reading, token_queue
 from streamdec.tokenizers import folder_files
 from tests.support.files import shared
-from tests.support.pages import ROOT, Page
+from tests.support.pages import ROOT, Page, printed_by
 from tests.support.public_api import DOORS, documented, is_error, public_names
 
 # --- the pages of the API -------------------------------------------------------------------------
@@ -137,8 +134,7 @@ assert logging.getLogger("streamdec").handlers == [] == logging.getLogger().hand
 assert threading.active_count() == 1
 assert dict(os.environ) == before
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert printed_by(code) == []
 
 
 # --- bounds ---------------------------------------------------------------------------------------
