@@ -27,11 +27,7 @@ from streamdec.testing import (
     checks,
     small_tokenizers,
 )
-from streamdec.testing.expectations import (
-    Certain,
-    certain_text,
-    whole_text,
-)
+from streamdec.testing.expectations import Certain, certain_text, waiting_for, whole_text
 from streamdec.testing.subjects import byte_level_tokenizer
 from tests.testing import adapters
 
@@ -455,6 +451,23 @@ def test_a_token_that_breaks_a_run_of_bytes_does_not_continue_it() -> None:
     subject.apart.append(subject.byte_ids[0xE4])
     found = certain_text(subject, ids_of(subject, "\xe4", "\xbd", "\xa0"), skip_special_tokens=True)
     assert found == Certain("", "你")
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "waiting"),
+    [
+        ("abc", [], 0),
+        ("abc", ["cd"], 1),
+        ("abc", ["cd", "bcd"], 2),
+        ("abc", ["abc"], 0),
+        ("aab", ["aabaac"], 3),
+        ("abab", ["ababac", "x"], 4),
+    ],
+)
+def test_waiting_for_returns_the_length_of_a_possible_stop(
+    text: str, stops: list[str], waiting: int
+) -> None:
+    assert waiting_for(text, stops) == waiting
 
 
 def test_a_byte_level_tokenizer_of_any_tokens() -> None:
