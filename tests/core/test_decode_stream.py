@@ -243,17 +243,17 @@ def as_fresh(sequence: Sequence, fresh: Sequence) -> None:
         assert getattr(sequence, name) == getattr(fresh, name)
 
 
-def test_truncate_looks_back_past_any_number_of_skipped_tokens(tokenizer: MockTokenizer) -> None:
-    """Beyond FIRST_LOOK_BACK tokens, which the ids that the law draws never are."""
-    ids = [A, LEAD] + [SPECIAL] * 300 + [REST, A]
-    sequence = Sequence(tokenizer, ids, skip_special_tokens=True)
-    for length in (303, 302, 200, 2):
-        sequence.truncate(length)
-        as_fresh(sequence, Sequence(tokenizer, ids[:length], skip_special_tokens=True))
-
-
-def test_truncate_far_from_the_beginning_equals_a_new_sequence(tokenizer: MockTokenizer) -> None:
-    ids = [A, B, LEAD, SPECIAL, REST, UNKNOWN, SPECIAL] * 100
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [A, B, LEAD, SPECIAL, REST, UNKNOWN, SPECIAL] * 100,
+        [A, LEAD] + [SPECIAL] * 302 + [REST, A] * 200,  # beyond FIRST_LOOK_BACK tokens
+    ],
+    ids=["mixed", "skipped"],
+)
+def test_truncate_far_from_the_beginning_equals_a_new_sequence(
+    tokenizer: MockTokenizer, ids: list[int]
+) -> None:
     whole = Sequence(tokenizer, ids, skip_special_tokens=True)
     for length in range(300, 307):
         sequence = whole.fork()
