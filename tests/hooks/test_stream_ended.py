@@ -92,7 +92,7 @@ def read_pool(outputs: Sequence[Any], decoder: StopSequenceDecoder, **options: A
     pool.finish("it", "length")
 
 
-READERS = [read_plain, read_engine, read_pool]
+READERS: list[Callable[..., object]] = [read_plain, read_engine, read_pool]
 SITUATIONS = situations(unknown_ids=False).filter(lambda situation: bool(situation.ids))
 
 
