@@ -132,16 +132,3 @@ async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch)
     assert chunks.pending_text == "你"
     assert [*chunks.pending_token_ids] == [SKIPPED, E4, BDA0, STOP]
     await chunks.aclose()
-
-
-def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
-    """A marker ends the search for stops, so the text before an unfinished character is output."""
-    tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
-    conditions = StopConditions("a\ufffd", ignore_stops_between=(0, 1))
-    decoder = StopSequenceDecoder(tokenizer, conditions)
-    chunks = iter_chunks([1, 0, 2], decoder, return_token_ids=True)
-    assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [
-        ("a", ()),
-        ("中", (1, 0, 2)),
-        ("", ()),
-    ]
