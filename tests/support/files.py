@@ -264,7 +264,7 @@ def _written(value: int) -> bytes:
     return bytes([*out, value])
 
 
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 280, "<a>": 300})
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 272, "<a>": 300})
 """The encoding of the rank file."""
 FORMATS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "huggingface": ("tokenizer.json", (LOADING / "demo" / "tokenizer.json").read_bytes),
