@@ -97,12 +97,13 @@ def test_the_template_gets_the_whole_conversation(monkeypatch: pytest.MonkeyPatc
     assert given == [(HELLO, options)]
 
 
-def test_reasoning_has_both_names() -> None:
-    sections = {"reasoning": ("<think>", "</think>")}
-    answer = answered(says("<think>Hm.</think>Hi."), sections=sections)
-    message = answer.json()["choices"][0]["message"]
+def test_reasoning_that_the_prompt_began_has_both_names() -> None:
+    sections = {"reasoning": ("assistant\n", "</think>")}
+    answer = answered(says("Hm.</think>Hi."), sections=sections)
+    (choice,) = answer.json()["choices"]
     names = ("content", "reasoning", "reasoning_content")
-    assert [message[name] for name in names] == ["Hi.", "Hm.", "Hm."]
+    assert [choice["message"][name] for name in names] == ["Hi.", "Hm.", "Hm."]
+    assert choice["finish_reason"] == "stop"
 
 
 def test_an_engine_reads_the_parameters_that_are_supported() -> None:
