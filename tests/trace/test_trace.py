@@ -306,21 +306,23 @@ def test_a_stop_in_the_text_that_a_stop_id_ends_is_no_difference() -> None:
     assert trace.verdict == Verdict(equal=True)
 
 
+@pytest.mark.parametrize("character", ["é", "\ufffd"])
 @pytest.mark.parametrize("conditions", [{}, {"visible_stop": "\ufffd"}, {"max_tokens": 1}], ids=str)
 def test_a_run_of_a_prompt_that_later_bytes_spoil_is_no_difference(
-    conditions: dict[str, Any],
+    conditions: dict[str, Any], character: str
 ) -> None:
     """Its complete characters are the prompt's (law 4), and decode() gives U+FFFD for each byte."""
-    made = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9"], decoder="byte_fallback")
-    decoder = StopSequenceDecoder(made, None, [0, 1, 2], byte_fallback="exact", **conditions)
-    tracer = Tracer(decoder, [0, 1, 2])
+    tokens = [b"a", *(bytes([byte]) for byte in character.encode())]
+    made, prompt = MockTokenizer.from_tokens(tokens, (), "byte_fallback"), [*range(len(tokens))]
+    decoder = StopSequenceDecoder(made, None, prompt, byte_fallback="exact", **conditions)
+    tracer = Tracer(decoder, prompt)
     tracer.step(1)
     tracer.flush()
     trace = tracer.trace()
-    assert made.decode([0, 1, 2, 1]) == "a\ufffd\ufffd\ufffd"
+    assert made.decode([*prompt, 1]) == "a" + "\ufffd" * len(tokens)
     assert (trace.text, trace.verdict.equal) == ("\ufffd", True)
     lost = replace(trace, tokens=(replace(trace.tokens[0], text=""),), end=None)
-    assert verdict_on(lost, made, [1], [0, 1, 2]).equal is False
+    assert verdict_on(lost, made, [1], prompt).equal is False
 
 
 def test_a_decode_that_raises_gives_no_verdict() -> None:
