@@ -15,8 +15,6 @@ from benchmarks.peers.kit import COMMAND, Kit
 from benchmarks.runner import FULL, QUICK, Report, run
 from benchmarks.subjects import Subject
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and print the tables. Return 1 for a wrong result."""

@@ -1,7 +1,4 @@
-"""How figures are written: numbers, ratios, times and sizes.
-
-They have two or three digits.
-"""
+"""How figures are written: ratios, times and sizes, with two or three digits."""
 
 from __future__ import annotations
 
@@ -9,14 +6,6 @@ from collections.abc import Sequence
 
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZES = ((2.0**20, "MB"), (2.0**10, "kB"), (1.0, "B"))
-
-
-def number(value: float) -> str:
-    """Return ``value`` with three digits, or with all digits before the point."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    digits = f"{value:#.3g}" if value >= 1 else f"{value:.3f}" if value >= 0.01 else f"{value:.2g}"
-    return digits.removesuffix(".")
 
 
 def times(value: float) -> str:

@@ -7,13 +7,11 @@ name; ``figures`` is the README's table, and ``setting`` the machine and the ver
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from benchmarks.figures import duration, number, size, times
+from benchmarks.figures import duration, size, times
 from benchmarks.runner import Figure, Report, by_table
 from benchmarks.subjects import ROOT
-
-__all__ = ["PAGE", "README", "RESULTS", "as_text", "tables", "write", "written"]
 
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 README = ROOT / "README.md"
@@ -94,16 +92,7 @@ def _setting(report: Report) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Return the tables as text for a terminal."""
-    return "\n".join(_lines(report)) + "\n"
-
-
-def _lines(report: Report) -> Iterator[str]:
-    for table, figures in by_table(report.figures).items():
-        yield f"\n{table}"
-        for each in figures:
-            value = f"{number(each.value)} {each.unit}"
-            ratio = "" if each.ratio is None else f"{times(each.ratio)} of {each.baseline}"
-            goal = "" if each.at_most is None else f"goal {times(each.at_most)}"
-            yield f"  {each.subject:18} {each.row:48} {value:>12}  {ratio} {goal}".rstrip()
-    yield from (f"WRONG: {failure}" for failure in report.failures)
+    """Return the tables, and what was wrong, for a terminal."""
+    found = by_table(report.figures).items()
+    parts = [f"\n{name}\n\n{_table(figures, report)}" for name, figures in found]
+    return "".join([*parts, *(f"WRONG: {failure}\n" for failure in report.failures)])

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import thread_time_ns
@@ -19,8 +19,6 @@ from benchmarks.peers.kit import PeerMissingError
 from benchmarks.subjects import Subject
 from streamdec.bench.clock import Spread, in_turns
 from streamdec.tokenizers.tokenizer_report import versions_of
-
-__all__ = ["FULL", "MOMENT", "QUICK", "Case", "Effort", "Figure", "Report", "Work", "run", "timed"]
 
 
 @dataclass(frozen=True)
@@ -183,11 +181,9 @@ def _run_table(cases: Sequence[Case], subject: Subject, effort: Effort, report: 
     for case in cases:
         if case.row in works:
             ratio = samples.ratio(case.row, case.baseline) if case.baseline in works else None
-            report.figures.append(
-                _figure(case, subject.name, samples.time(case.row), works[case.row].unit, ratio)
-            )
-            if case.row in wrong:
-                report.figures[-1] = Figure(**{**asdict(report.figures[-1]), "is_wrong": True})
+            value, unit = samples.time(case.row), works[case.row].unit
+            figure = _figure(case, subject.name, value, unit, ratio)
+            report.figures.append(replace(figure, is_wrong=case.row in wrong))
 
 
 def _figure(case: Case, subject: str, value: Spread, unit: str, ratio: Spread | None) -> Figure:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-__all__ = ["HARD", "KINDS", "ORDINARY"]
-
 ORDINARY = "ordinary"
 HARD = "hard"
 

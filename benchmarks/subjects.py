@@ -17,8 +17,6 @@ from benchmarks.peers.kit import Kit
 from streamdec import HuggingFaceTokenizer
 from streamdec.locks import cached_property
 
-__all__ = ["ROOT", "Subject", "byte_fallback", "byte_level", "given", "trained"]
-
 ROOT = Path(__file__).resolve().parents[1]
 MOST_TOKENS = 8_192
 CODE_SIZE = 400_000

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-__all__ = ["code", "mix"]
-
 
 @cache
 def code(size: int) -> str:

@@ -26,7 +26,7 @@ __all__ = ["FAMILIES", "LAWS", "family", "law_of"]
 FAMILIES: Mapping[str, Sequence[str]] = {
     "byte_level": (
         *("byte_level", "byte_level_trained", "byte_level_fused", "mock_bytes"),
-        *("rank_file", "tekken"),
+        *("tiktoken", "tekken"),
     ),
     "byte_fallback": (
         *("byte_fallback", "byte_fallback_strip", "byte_fallback_strip_two", "byte_fallback_bare"),

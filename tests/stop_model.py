@@ -1222,15 +1222,19 @@ def tokenizer_of(
     return MockTokenizer.from_tokens(tokens, special_ids, decoder)
 
 
-def decoder_of(situation: Situation, tokenizer: Tokenizer, **options: Any) -> StopSequenceDecoder:
-    """The stream of a situation, before its first operation."""
-    conditions, options = situation.conditions.build(), {**situation.options, **options}
+def options_of(situation: Situation) -> dict[str, Any]:
+    """The options of decoding, and the sections."""
     if not situation.sections:
-        return StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
+        return situation.options
     sections: dict[str, list[Pair]] = {}
     for name, *pair in situation.sections:
         sections.setdefault(name, []).append(cast(Pair, tuple(pair)))
-    options |= {"sections": sections, "starts_inside": situation.starts_inside}
+    return situation.options | {"sections": sections, "starts_inside": situation.starts_inside}
+
+
+def decoder_of(situation: Situation, tokenizer: Tokenizer, **options: Any) -> StopSequenceDecoder:
+    """The stream of a situation, before its first operation."""
+    conditions, options = situation.conditions.build(), options_of(situation) | options
     return StopSequenceDecoder(tokenizer, conditions, situation.prompt, **options)
 
 

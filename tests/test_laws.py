@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
@@ -15,15 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, load_tokenizer
-from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import CTC, BPESuffix, ByteFallback, Joined, RawBytes, TextRules, WordPiece
 from streamdec.protocols import Tokenizer as TokenizerOfOurs
-from streamdec.tokenizers.encodings import EncodingSpec
 from tests import decoder_laws, laws
 from tests.strategies import Subject, cuts, exact, running_text, token_ids
-from tests.support.files import rank_file, sentencepiece, shared_files, small_gguf, tekken
+from tests.support.files import BACKENDS, shared_files
 from tests.support.wrappers import Bare
 from tests.support.zoo import BYTE_PIECES, UNCOMPILED, ZOO, shared_tokenizers
 
@@ -61,25 +55,11 @@ def of_rule(rule: TextRules) -> MockTokenizer:
     return MockTokenizer.from_tokens([piece.encode() for piece in pieces], [8], rule)
 
 
-def _loaded(content: bytes) -> TokenizerOfOurs:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file"
-        path.write_bytes(content)
-        return load_tokenizer(path)
-
-
 FORMATS: dict[str, Callable[[], TokenizerOfOurs]] = {
-    "rank_file": lambda: TiktokenTokenizer(
-        rank_file(), encoding=EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 272, "<b>": 280})
-    ),
-    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
-    "sentencepiece": lambda: SentencePieceTokenizer(
-        sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
-    ),
-    "gguf": lambda: _loaded(small_gguf()),
+    **BACKENDS,
     **{path.parent.name: partial(load_tokenizer, path) for path in shared_files()},
 }
-SMALL = [*MOCKS, *STRIPPING, *ZOO, "rank_file", "tekken", "sentencepiece", "gguf"]
+SMALL = [*MOCKS, *STRIPPING, *ZOO, *BACKENDS]
 """Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 

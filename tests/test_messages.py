@@ -45,6 +45,7 @@ from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
 from streamdec.tokenizers import HybridTokenizer
 from tests.cli.running import TOKENIZER as DEMO
+from tests.streams.engines import Script, async_generator
 from tests.support.wrappers import Bare
 
 TOKENIZER = MockTokenizer()
@@ -415,12 +416,8 @@ GROWING = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5]]
 
 
 def stream_cumulative() -> None:
-    async def engine() -> AsyncIterator[list[int]]:
-        for output in GROWING:
-            yield output
-
     async def read() -> None:
-        async for _ in stream(engine(), TOKENIZER):
+        async for _ in stream(async_generator(Script(GROWING)), TOKENIZER):
             pass
 
     anyio.run(read)

@@ -148,24 +148,6 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-@pytest.mark.usefixtures("is_quiet")
-@pytest.mark.parametrize("given", [lambda it: it, Fast], ids=["tokenizers", "transformers"])
-@pytest.mark.parametrize("name", ["byte_level", "byte_fallback_strip", "normalized_specials"])
-def test_a_wrapped_tokenizer_is_as_one_made_by_hand(
-    name: str, given: Callable[[Tokenizer], Any]
-) -> None:
-    """That those decode exactly is law 3, with all kinds."""
-    library = ZOO[name]()
-    by_hand = HuggingFaceTokenizer(library)
-    decoder = DecodeStream(given(library), **ALL, byte_fallback="exact")
-    assert decoder.route == "bytes"
-    ids = by_hand.sample_ids()
-    assert decoder.feed(ids) + decoder.flush() == library.decode(ids, skip_special_tokens=False)
-    snapshot = DecodeStream(by_hand).snapshot()
-    assert DecodeStream(given(library)).snapshot() == snapshot
-    assert DecodeStream.restore(given(library), snapshot).tokenizer is decoder.tokenizer
-
-
 # --- once for each object -------------------------------------------------------------------------
 
 

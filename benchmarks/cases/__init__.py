@@ -7,8 +7,6 @@ from benchmarks.cases.frontend import FRONTEND
 from benchmarks.cases.peers import PEERS
 from benchmarks.cases.streams import COLD, GROWTH, IDS, LONE, MEMORY, STEPS
 
-__all__ = ["CASES"]
-
 CASES = (
     *ANSWERS,
     *ROUNDS,

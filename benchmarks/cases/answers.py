@@ -18,8 +18,6 @@ from benchmarks.subjects import ROOT, Subject
 from streamdec import Chunk, DecoderPool, StopSequenceDecoder, iter_chunks, stream
 from streamdec.bench.clock import fresh
 
-__all__ = ["ANSWERS", "IMPORTS", "ROUNDS", "STOPS", "engine"]
-
 STOPS = ("\nUser:", "</s>", "###END", "\n\n\n\n\n")
 """Ordinary stops. Texts have none of them."""
 ANSWERS_COUNT = 60
@@ -207,7 +205,7 @@ ANSWERS = [
 Round = Mapping[int, Any]
 
 
-def _round(form: Callable[[int], Any], kind: str) -> Make:
+def _round(kind: str, form: Callable[[int], Any] = lambda token_id: token_id) -> Make:
     """Return rounds of one id for each request: a dict of decoders, a pool, or sinks."""
 
     def make(subject: Subject, effort: Effort) -> Work:
@@ -255,20 +253,12 @@ def _sink(texts: list[str]) -> Callable[[Chunk], None]:
     return lambda chunk: texts.append(chunk.text)
 
 
-def _same(token_id: int) -> int:
-    return token_id
-
-
-def _list(token_id: int) -> list[int]:
-    return [token_id]
-
-
 DICT = "*a dict of decoders*"
 ROUNDS = [
-    Case("rounds", "`DecoderPool.step`, ids", _round(_same, "pool"), DICT, 1.2),
-    Case("rounds", "`DecoderPool.step`, lists of 1 id", _round(_list, "pool"), DICT, 1.5),
-    Case("rounds", "the same with sinks", _round(_list, "sinks"), DICT, 2.5),
-    Case("rounds", DICT, _round(_same, "dict")),
+    Case("rounds", "`DecoderPool.step`, ids", _round("pool"), DICT, 1.2),
+    Case("rounds", "`DecoderPool.step`, lists of 1 id", _round("pool", lambda i: [i]), DICT, 1.5),
+    Case("rounds", "the same with sinks", _round("sinks", lambda i: [i]), DICT, 2.5),
+    Case("rounds", DICT, _round("dict")),
 ]
 
 

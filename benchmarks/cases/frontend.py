@@ -19,8 +19,6 @@ from benchmarks.runner import Case, Effort, Make, Work, timed
 from benchmarks.subjects import Subject
 from streamdec import load_tokenizer
 
-__all__ = ["FRONTEND"]
-
 POOL = 4_000_000
 CHARACTERS_PER_TOKEN = 4
 LIBRARY = "*tokenizers*"

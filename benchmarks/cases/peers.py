@@ -16,8 +16,6 @@ from benchmarks.runner import Case, Effort, Make, Work
 from benchmarks.subjects import Subject
 from streamdec.bench.entrants import Ours
 
-__all__ = ["PEERS"]
-
 ROWS: dict[str, Callable[..., Any]] = {
     "mlx-lm, own tables": MlxOwn,
     "mlx-lm, naive": MlxNaive,

@@ -11,8 +11,6 @@ from pathlib import Path
 import benchmarks.peers
 from benchmarks.peers.kit import COMMAND, SITE, WHEELS
 
-__all__ = ["commands", "main"]
-
 TRANSFORMERS = "5.24.0"
 _ANY_MACHINE = ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64")
 """The platform of the wheels. They are only read, so one platform works on every machine."""

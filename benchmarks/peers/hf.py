@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.peers.kit import Kit, PeerMissingError
+from benchmarks.peers.kit import Kit
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
-
-__all__ = ["HfStreamer"]
 
 
 class _Ids:
@@ -28,11 +26,8 @@ class HfStreamer(Peer):
     """``TextIteratorStreamer``: ``put`` and the next text of each token. It outputs words."""
 
     name = "transformers TextIteratorStreamer"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("transformers' streamers match no stop strings")
         self._class = kit.transformers.TextIteratorStreamer
         self._tokenizer = kit.tokenizer(subject.path)
 

@@ -17,8 +17,6 @@ from tokenizers import Tokenizer
 
 from streamdec.locks import cached_property
 
-__all__ = ["COMMAND", "SITE", "WHEELS", "Kit", "PeerMissingError", "definitions"]
-
 COMMAND = "python -m benchmarks.peers"
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "mlx-lm": "0.32.2"}
 """Packages that are only read, and the versions to install. Other versions are also accepted."""
@@ -91,17 +89,13 @@ class Kit:
         return module
 
     def tokenizer(self, path: Path) -> Any:
-        """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
+        """Return the tokenizer of a ``tokenizer.json`` that the peers use, with its special tokens."""
         if path not in self._tokenizers:
-            self._tokenizers[path] = self.load_tokenizer(path)
+            added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
+            special = [each.content for each in added if each.special]
+            make = self.transformers.PreTrainedTokenizerFast
+            self._tokenizers[path] = make(tokenizer_file=str(path), extra_special_tokens=special)
         return self._tokenizers[path]
-
-    def load_tokenizer(self, path: Path) -> Any:
-        """Load the same tokenizer again, with the special tokens that its file names."""
-        added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
-        special = [each.content for each in added if each.special]
-        make = self.transformers.PreTrainedTokenizerFast
-        return make(tokenizer_file=str(path), extra_special_tokens=special)
 
     @property
     def versions(self) -> dict[str, str]:

@@ -10,8 +10,6 @@ from benchmarks.peers.kit import Kit, PeerMissingError
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["MlxNaive", "MlxOwn"]
-
 _FILE = "mlx_lm/tokenizer_utils.py"
 _OWN = {"ByteLevel": "BPEStreamingDetokenizer", "ByteFallback": "SPMStreamingDetokenizer"}
 
@@ -51,8 +49,6 @@ class MlxOwn(_Mlx):
     """The detokenizer with a table of the vocabulary: byte-level BPE, or SentencePiece."""
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("mlx-lm's detokenizers match no stop strings")
         if subject.rule not in _OWN:
             raise PeerMissingError("mlx-lm has only the naive detokenizer for this tokenizer")
         self.name = "mlx-lm BPE" if subject.rule == "ByteLevel" else "mlx-lm SPM"
@@ -63,9 +59,6 @@ class MlxNaive(_Mlx):
     """The detokenizer for other tokenizers, which decodes the line again at each token."""
 
     name = "mlx-lm naive"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        if stops:
-            raise PeerMissingError("mlx-lm's detokenizers match no stop strings")
         self._begin(kit, subject, "NaiveStreamingDetokenizer")

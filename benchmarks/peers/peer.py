@@ -6,15 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-__all__ = ["Peer"]
-
 
 class Peer(ABC):
     """An :class:`~streamdec.bench.entrants.Entrant` of another project."""
 
     name: str
-    tokens: ClassVar[int] = 4_096
-    """The most tokens of a stream that is timed. Slow peers have fewer."""
     streams: ClassVar[int] = 1
     """The number of requests that one stream decodes."""
 

@@ -12,11 +12,9 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from benchmarks.peers.kit import Kit, PeerMissingError
+from benchmarks.peers.kit import Kit
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
-
-__all__ = ["Sglang", "SglangBatch"]
 
 _DETOKENIZER = "sglang/srt/managers/detokenizer_manager.py"
 _DECODING = (
@@ -40,7 +38,6 @@ _LOOKING = (
     "Req.tail_str",
 )
 _TOOLS = ("_is_chinese_char", "find_printable_text")
-_LIMITS = "sglang/srt/sampling/sampling_params.py"
 _LENGTH = {"type": "length"}
 
 
@@ -54,12 +51,8 @@ class Sglang(Peer):
     """One request in the batch."""
 
     name = "SGLang, batch of 1"
-    tokens = 512
 
     def __init__(self, kit: Kit, subject: Subject, stops: Sequence[str] = ()) -> None:
-        most = kit.definitions("sglang", _LIMITS, ["MAX_STOP_COUNT"])["MAX_STOP_COUNT"]
-        if len(stops) > most:
-            raise PeerMissingError(f"SGLang takes {most} stop strings at the most")
         tokenizer = self._tokenizer = kit.tokenizer(subject.path)
         self._request = kit.definitions("sglang", _REQUEST, _LOOKING)["Req"]
         self._parameters = _parameters(tokenizer, stops)
@@ -133,7 +126,6 @@ class SglangBatch(Sglang):
     """32 requests with the same ids: the time of one token of one request."""
 
     name = "SGLang, batch of 32"
-    tokens = 256
     streams = 32
 
 

@@ -11,8 +11,6 @@ from benchmarks.peers.kit import Kit
 from benchmarks.peers.peer import Peer
 from benchmarks.subjects import Subject
 
-__all__ = ["VllmFast", "VllmSlow"]
-
 _FILE = "vllm/v1/engine/detokenizer.py"
 _UTILITIES = "vllm/tokenizers/detokenizer_utils.py"
 _BASE = (
@@ -87,7 +85,6 @@ class VllmSlow(_Vllm):
     """The slow one in Python, for tokenizers without a fast version."""
 
     name = "vLLM Slow"
-    tokens = 512
 
     def _parts(self, kit: Kit, subject: Subject) -> tuple[Any, Any]:
         window = kit.definitions("vllm", _UTILITIES, _WINDOW)

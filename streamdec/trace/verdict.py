@@ -128,9 +128,11 @@ class _Reference:
         yield whole, ""
         # Characters of the prompt stay whole, also if later bytes make their run invalid.
         at = _same(self.before, whole)
-        spoiled = self.before[:at] + "\ufffd" * len(self.before[at:].encode())
-        if whole.startswith(spoiled):
-            yield self.before + whole[len(spoiled) :], _SPOILED
+        begun = len(self.before[:at].rstrip("\ufffd"))  # the first of them may be U+FFFD
+        for place in (at, begun):
+            spoiled = self.before[:place] + "\ufffd" * len(self.before[place:].encode())
+            if whole.startswith(spoiled):
+                yield self.before + whole[len(spoiled) :], _SPOILED
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
             # The text must be the eager one of these ids, and the exact one must be decode()'s.
             yield self._streamed(count, "eager"), _EXACT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import random
 import re
@@ -22,17 +21,13 @@ from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
-from streamdec.backends.sentencepiece import SentencePieceTokenizer
-from streamdec.backends.tekken import TekkenTokenizer
-from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, StreamdecError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.tokenizer_report import TokenizerReport
 from tests import test_laws
-from tests.support.files import gguf_tokenizer, rank_file, sentencepiece, shared_folders, tekken
+from tests.support import files
 from tests.support.zoo import ZOO
 
 LETTERS = [bytes([byte]) for byte in range(256)]
@@ -49,14 +44,7 @@ BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "mock": lambda: MockTokenizer.from_tokens([*LETTERS, b"the", b" the", "é".encode()]),
     "huggingface": lambda: HuggingFaceTokenizer(byte_level()),
     "fast": lambda: HybridTokenizer(byte_level()),
-    "tiktoken": lambda: TiktokenTokenizer(
-        rank_file(), encoding=EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 300})
-    ),
-    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
-    "sentencepiece": lambda: SentencePieceTokenizer(
-        sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
-    ),
-    "gguf": gguf_tokenizer,
+    **files.BACKENDS,
 }
 TEXTS = [
     *("", "a", "the quick brown fox", "Größe naïve", "你好，世界！"),
@@ -267,7 +255,7 @@ def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
 
 # --- real files -----------------------------------------------------------------------------------
 
-FOLDERS = {path.name: path for path in shared_folders()}
+FOLDERS = {path.name: path for path in files.shared_folders()}
 
 
 def test_the_laws_are_tested_on_every_folder() -> None:

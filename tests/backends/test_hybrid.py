@@ -23,7 +23,9 @@ from streamdec.encoding import Special
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.fastpath._fastokens import FastEncoder
+from streamdec.hooks import FellBack
 from streamdec.tokenizers.tokenizer_report import FastMode
+from tests.hooks.recording import recording
 from tests.support.pages import printed_by
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -105,7 +107,12 @@ def test_the_argument_comes_before_the_environment(
 ) -> None:
     if environment is not None:
         monkeypatch.setenv(VARIABLE, environment)
-    report = HybridTokenizer(byte_level(), fast=argument).report
+    with recording() as told:
+        tokenizer = HybridTokenizer(byte_level(), fast=argument)
+        report = tokenizer.report
+        tokenizer.encode("the")
+    assert told.fallbacks == []
+    assert [call.tokenizer_type for call in told.calls] == [report.active]
     by = "argument" if argument else "environment" if (environment or "").strip() else "default"
     assert (report.requested, report.requested_by) == (requested, by)
     assert report.active == ("fastokens" if requested == "now" else "huggingface")
@@ -138,9 +145,11 @@ def test_untrusted_files_are_encoded_slowly_with_a_reason(
     """The tests of the probes have more reasons."""
     file = byte_level(pre_tokenizer=pre_tokenizer)
     caplog.set_level(logging.INFO, "streamdec")
-    tokenizer = HybridTokenizer(file, fast=fast)
-    tokenizer.wait()
+    with recording() as told:
+        tokenizer = HybridTokenizer(file, fast=fast)
+        tokenizer.wait()
     assert tokenizer.report.active == "huggingface"
+    assert told.fallbacks == [FellBack("huggingface", "refused")]
     assert reason in tokenizer.report.reason
     [record] = caplog.records
     assert record.levelno == logging.INFO
@@ -201,7 +210,10 @@ def test_a_later_failure_drops_no_request(
     assert tokenizer.encode("the quick") == slow().encode("the quick")
     assert not caplog.text
     monkeypatch.setattr(FastEncoder, "ids", failing)
-    assert tokenizer.encode("the quick") == slow().encode("the quick")
+    with recording() as told:
+        assert tokenizer.encode("the quick") == slow().encode("the quick")
+    assert told.fallbacks == [FellBack("huggingface", "fails")]
+    assert [call.tokenizer_type for call in told.calls[:1]] == ["fastokens"]
     assert "no more threads" in caplog.text
     tokenizer = HybridTokenizer(byte_level(), fast="now")  # it fails on a probe
     assert str(tokenizer.report).endswith("fastokens could not be compared: no more threads")
@@ -213,7 +225,9 @@ def test_without_fastokens_the_slow_encoder_is_used(
 ) -> None:
     monkeypatch.setitem(sys.modules, "fastokens", None)
     caplog.set_level(logging.INFO, "streamdec")
-    assert "pip install" in HybridTokenizer(byte_level()).report.reason  # without a thread
+    with recording() as told:
+        assert "pip install" in HybridTokenizer(byte_level()).report.reason  # without a thread
+    assert told.fallbacks == [FellBack("huggingface", "missing")]
     assert [record.levelno for record in caplog.records] == [logging.INFO]
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     assert tokenizer.report.active == "huggingface"

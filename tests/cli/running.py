@@ -15,19 +15,6 @@ from tokenizers import Tokenizer
 import streamdec.cli
 from streamdec.cli.commands import commands
 
-__all__ = [
-    "DATA",
-    "DEMO_TEXT",
-    "LIBRARY",
-    "ROOT",
-    "TOKENIZER",
-    "Run",
-    "command",
-    "jsonl",
-    "root_context",
-    "run",
-]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = Path(streamdec.cli.__file__).parent / "data"
 TOKENIZER = DATA.parents[1] / "loading" / "demo" / "tokenizer.json"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
-    DecodeStream,
     FinishedError,
     MockTokenizer,
     SnapshotError,
@@ -167,24 +166,6 @@ def test_text_that_the_prompt_began_is_held_on_the_windowed_route() -> None:
         assert (decoder.held, decoder.num_pending_tokens) == (FFFD.encode(), tokens)
         text = decoder.step(2 + decoder.num_tokens).text
     assert (text, decoder.held, decoder.num_pending_tokens) == ("你", b"", 0)
-
-
-@pytest.mark.parametrize("is_marker", [False, True])
-@pytest.mark.parametrize("is_list", [False, True])
-def test_an_id_that_other_streams_met_before_it_was_a_stop_is_one(
-    is_list: bool, is_marker: bool
-) -> None:
-    """It is met inside a character, where the table does not note which ids are named."""
-    tokenizer = MockTokenizer.from_tokens([b"a", b"\xc3", b"\xa9", b"b"])
-    ids = [0, 1, 2, 3]
-    assert "".join(DecodeStream(tokenizer).step_batch(ids)) == "aéb"
-    conditions = StopConditions(stop_token_ids=[2])
-    if is_marker:
-        conditions = StopConditions("b", ignore_stops_between=("x", 2), starts_inside=True)
-    decoder = StopSequenceDecoder(tokenizer, conditions)
-    groups = [ids] if is_list else [[each] for each in ids]
-    text = "".join(decoder.feed(group).text for group in groups if not decoder.finished)
-    assert (text, decoder.finish_reason) == ("aé" if is_marker else f"a{FFFD}", "stop")
 
 
 def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,19 +21,12 @@ from streamdec import (
     load_tokenizer,
     stream,
 )
-from streamdec.errors import EncodeError, TokenizerLibraryError
-from streamdec.fastpath._fastokens import FastEncoder
-from streamdec.hooks import FellBack, StreamEnded
+from streamdec.errors import EncodeError
+from streamdec.hooks import StreamEnded
 from streamdec.metrics import Hook, add_hook
-from streamdec.tokenizers import HybridTokenizer
-from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers.encodings import EncodingSpec
 from tests.hooks.recording import Recording, recording
 from tests.streams.engines import Engine, PlainEngine
-from tests.support.files import rank_file, sentencepiece, small_gguf, tekken, write_json
 from tests.support.zoo import ZOO
-
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
 
 
 def byte_level() -> str:
@@ -132,34 +123,6 @@ def test_internal_calls_of_a_tokenizer_are_not_reported(name: str) -> None:
 
 # --- loadings -------------------------------------------------------------------------------------
 
-FILES: dict[str, tuple[bytes, str, str]] = {
-    "tokenizer.json": (byte_level().encode(), "huggingface", "huggingface"),
-    "tekken.json": (json.dumps(tekken()).encode(), "tekken", "tiktoken"),
-    "m.tiktoken": (rank_file(), "tiktoken", "tiktoken"),
-    "m.model": (sentencepiece(), "sentencepiece", "sentencepiece"),
-    "m.gguf": (small_gguf(), "gguf", "gguf"),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_each_format_is_reported_with_its_backend(name: str, tmp_path: Path) -> None:
-    content, form, kind = FILES[name]
-    path = tmp_path / name
-    path.write_bytes(content)
-    encoding = SMALL if form == "tiktoken" else None
-    with recording() as hook:
-        loaded = load_tokenizer(path, encoding=encoding, fast="off")
-        assert isinstance(loaded, BaseTokenizer)
-        loaded.encode("a")
-        loaded.decode([1])
-    (told,) = hook.loads
-    assert told._replace(seconds=0) == (kind, str(path), form, 0, loaded.vocab_size, None)
-    assert told.seconds > 0
-    assert [(call.tokenizer_type, call.operation) for call in hook.calls] == [
-        (loaded.report.active, "encode"),
-        (kind, "decode"),
-    ]
-
 
 def test_failed_loads_are_reported(tmp_path: Path) -> None:
     nothing, other = tmp_path / "nothing", tmp_path / "notes.txt"
@@ -175,49 +138,7 @@ def test_failed_loads_are_reported(tmp_path: Path) -> None:
     ]
 
 
-# --- slower ways ----------------------------------------------------------------------------------
-
-
-def test_a_tokenizer_that_fastokens_is_not_used_for_falls_back(tmp_path: Path) -> None:
-    pytest.importorskip("fastokens")
-    data = json.loads(byte_level())
-    data["added_tokens"][0]["rstrip"] = True
-    with recording() as hook:
-        loaded = load_tokenizer(write_json(tmp_path / "tokenizer.json", data), fast="now")
-        assert loaded.report.active == "huggingface"
-    assert hook.fallbacks == [FellBack("huggingface", "refused")]
-
-
-def test_a_missing_library_has_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", None)
-    with recording() as hook:
-        HybridTokenizer(byte_level())
-    assert hook.fallbacks == [FellBack("huggingface", "missing")]
-
-
-def test_switching_fastokens_off_is_not_a_fallback() -> None:
-    pytest.importorskip("fastokens")
-    with recording() as hook:
-        HybridTokenizer(byte_level(), fast="off")
-        trusted = HybridTokenizer(byte_level(), fast="now")
-        trusted.encode("the")
-    assert trusted.report.active == "fastokens"
-    assert hook.fallbacks == []
-    assert [call.tokenizer_type for call in hook.calls] == ["fastokens"]
-
-
-def test_a_call_that_fastokens_fails_for_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("fastokens")
-    tokenizer = HybridTokenizer(byte_level(), fast="now")
-
-    def failing(*_: Any, **__: Any) -> Any:
-        raise TokenizerLibraryError("it panicked")
-
-    monkeypatch.setattr(FastEncoder, "ids", failing)
-    with recording() as hook:
-        assert tokenizer.encode("the").ids
-    assert hook.fallbacks == [FellBack("huggingface", "fails")]
-    assert [(call.tokenizer_type, call.error_type) for call in hook.calls] == [("fastokens", None)]
+# --- streams ------------------------------------------------------------------------------------
 
 
 LETTERS = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])

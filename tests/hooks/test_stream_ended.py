@@ -21,7 +21,6 @@ from streamdec import (
     TokenIdError,
     iter_chunks,
     stream,
-    wrap,
 )
 from streamdec import Sequence as TokenSequence
 from streamdec.hooks import StopKind, StreamEnded
@@ -29,6 +28,7 @@ from tests.hooks.recording import recording
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
 from tests.strategies import situations
+from tests.streams.engines import Script, async_generator, read_async, read_plain
 from tests.support.wrappers import Decoding
 
 TOKENS = [b"a", b"b", b"\xe4\xbd", b"\xa0", b"STOP", b"ST", b"<eos>", b"O"]
@@ -78,25 +78,11 @@ def told(event: StreamEnded) -> Counted:
     return Counted(*(getattr(event, name) for name in Counted._fields))
 
 
-def read_plain(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
-    for _ in iter_chunks(iter(outputs), decoder, **options):
-        pass
+def read_engine(outputs: Sequence[Any], decoder: StopSequenceDecoder, **options: Any) -> None:
+    read_async(async_generator(Script(outputs)), decoder, **options)
 
 
-def read_async(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
-    async def engine() -> Any:
-        for output in outputs:
-            yield output
-
-    async def main() -> None:
-        async with wrap(engine(), decoder, **options) as chunks:
-            async for _ in chunks:
-                pass
-
-    anyio.run(main)
-
-
-def read_pool(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: Any) -> None:
+def read_pool(outputs: Sequence[Any], decoder: StopSequenceDecoder, **options: Any) -> None:
     pool = DecoderPool(decoder.tokenizer, **options)
     pool.adopt("it", decoder)
     for ids in outputs:
@@ -106,7 +92,7 @@ def read_pool(decoder: StopSequenceDecoder, outputs: Sequence[Any], **options: A
     pool.finish("it", "length")
 
 
-READERS = [read_plain, read_async, read_pool]
+READERS: list[Callable[..., object]] = [read_plain, read_engine, read_pool]
 SITUATIONS = situations(unknown_ids=False).filter(lambda situation: bool(situation.ids))
 
 
@@ -123,7 +109,7 @@ def test_a_stream_counts_what_its_reader_can(
     expected = counted(setup_of(situation).decoder(), outputs)
     given: list[Any] = [ids[0] if len(ids) == 1 else ids for ids in outputs]
     with recording() as hook:
-        read(setup_of(situation).decoder(), given, return_token_ids=covers)
+        read(given, setup_of(situation).decoder(), return_token_ids=covers)
     (event,) = hook.streams
     assert told(event) == expected
 
@@ -237,7 +223,7 @@ def test_a_bad_id_in_a_pool_is_the_end_of_its_request() -> None:
 def test_a_round_without_a_token_is_not_counted_as_an_output(read: Callable[..., None]) -> None:
     with recording() as hook:
         for outputs in ([[0], [HALF], [REST, ST]], [[0], [], [HALF], [], [], [REST, ST], []]):
-            read(StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")), outputs)
+            read(outputs, StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP")))
     plain, with_empty = hook.streams
     assert plain == with_empty
     assert (plain.held_tokens, plain.jailed_tokens, plain.chunks) == (1, 0, 3)

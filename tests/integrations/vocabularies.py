@@ -8,8 +8,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks import subjects
 
-__all__ = ["EOS", "PAD", "VOCABULARIES", "id_of", "spelled"]
-
 TEXT = [
     "The quick brown fox doesn't jump. It sleeps, and dreams!",
     "User: what is the answer? Assistant: I do not know.",

@@ -21,6 +21,7 @@ from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadE
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
+from tests.hooks.recording import recording
 from tests.support.files import FORMATS, SMALL, rank_file, tekken, write_format, write_json
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
@@ -52,12 +53,21 @@ def _no_wish_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_wish_from_outside")
 @pytest.mark.parametrize("format_", FORMATS)
-def test_every_format_has_a_report(format_: str, tmp_path: Path) -> None:
+def test_every_format_has_a_report_and_is_told_to_hooks(format_: str, tmp_path: Path) -> None:
     path, options = write_format(tmp_path, format_)
-    tokenizer = load_tokenizer(path, fast="off", **options)
+    with recording() as told:
+        tokenizer = load_tokenizer(path, fast="off", **options)
+        assert isinstance(tokenizer, LoadedTokenizer)
+        tokenizer.encode("a")
+        tokenizer.decode([1])
     report = tokenizer.report
+    kind = ACTIVE.get(format_, format_)
+    (loaded,) = told.loads
+    assert loaded._replace(seconds=0) == (kind, str(path), format_, 0, tokenizer.vocab_size, None)
+    assert loaded.seconds > 0
+    calls = [(report.active, "encode"), (kind, "decode")]
+    assert [(call.tokenizer_type, call.operation) for call in told.calls] == calls
     assert route_of(tokenizer) == "bytes"
-    assert isinstance(tokenizer, LoadedTokenizer)
     assert (report.format, report.requested, report.requested_by) == (format_, "off", "argument")
     assert report.versions.keys() >= {"python", "tokenizers"}
     assert sum(report.seconds.values()) > 0

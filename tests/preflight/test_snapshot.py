@@ -1,15 +1,37 @@
-"""Untrusted folders: links, pipes, large files, bytes of all kinds. Nothing outside is read."""
+"""Untrusted folders: links, pipes, large files, corrupted ones. Nothing outside is read."""
 
 from __future__ import annotations
 
+import json
+import random
+import shutil
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamdec.preflight import inspect
+from fuzz.edits import json_edit
+from streamdec.preflight import (
+    cross_ref_files,
+    discover_added_tokens,
+    effective_template_kwargs,
+    effective_tokenizer_class,
+    find_nested_quantization_config,
+    inspect,
+    resolve_marker_to_id,
+    stop_conditions,
+    summarize_quant_config,
+    version_gate_tokenizer_class,
+)
+from streamdec.preflight.examples import EXAMPLES, write_example
+from streamdec.preflight.preflight_report import RULES
 from streamdec.preflight.snapshot import Snapshot
-from tests.preflight.making import control
+from tests.preflight.changes import CASES
+from tests.preflight.making import control, shared_snapshots
 
 SECRET = '{"eos_token_id": 7, "chat_template": "secret"}'
 links = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
@@ -109,3 +131,98 @@ def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
     assert {"EOS_ID_UNKNOWN", "GENERATION_STOP_STRINGS_IGNORED"} <= report.codes
     values = [e.value for f in report.findings for e in f.evidence if e.file.startswith("gen")]
     assert "a list of 1" in values
+
+
+# --- random corruptions ---------------------------------------------------------------------------
+
+
+NAMES = (
+    *("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json"),
+    *("hf_quant_config.json", "additional_chat_templates/tool.jinja"),
+)
+ODD: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 2**32, 2**64, 10**400, 1.5, float("nan"), float("inf")),
+    *("", "\ud800", "\0", "<|im_end|>", "é" * 50, [], [[]], [0, "x", None, True, -5, 258], {}),
+    *({"content": "<|im_end|>"}, {"content": None}, {"content": "x", "special": "yes"}),
+    *([{"name": 1, "template": 2}], [{"name": "default", "template": "{{ x"}], {"a": {"a": []}}),
+    *({"AutoTokenizer": [None, "x.Y"]}, ["x.Y", None], "{% for", "{{ 'a' * 10 ** 9 }}"),
+)
+DEEP: list[Any] = []
+for _ in range(700):
+    DEEP = [DEEP]
+ODD = (*ODD, DEEP, {"a": DEEP}, [1] * 300, "x" * 3000)
+KEYS = (
+    *("eos_token_id", "eos_token", "bos_token_id", "pad_token", "added_tokens_decoder"),
+    *("chat_template", "extra_special_tokens", "additional_special_tokens", "auto_map"),
+    *("text_config", "quantization_config", "architectures", "tokenizer_class", "added_tokens"),
+    *("model", "vocab", "model_type", "stop_strings", "kv_cache_scheme", "add_bos_token"),
+)
+BYTES = (
+    *(b"", b"\xef\xbb\xbf{}", b"\x00" * 64, b"\xff\xfe{", b"[" * 5000, b"null", b"[]"),
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    b'{"eos_token_id": ' + b"9" * 6000 + b"}",
+)
+
+EDIT = json_edit([*ODD, *KEYS])
+
+
+def corrupt(folder: Path, draw: random.Random) -> None:
+    """Change one file of a folder, or write one that is not there."""
+    path = folder / draw.choice(NAMES)
+    path.parent.mkdir(exist_ok=True)
+    content = path.read_bytes() if path.exists() else b"{}"
+    is_edited = draw.random() < 0.9
+    path.write_bytes(EDIT(content, draw) if is_edited else draw.choice(BYTES))
+
+
+ENGINES = ("vllm", "sglang@0.5.10", "transformers@4.57.6")
+
+
+def _bases() -> list[str | Path]:
+    """The codes of all findings, examples, and small real snapshots, if there are any."""
+    real = [p for p in shared_snapshots() if (p / "tokenizer.json").exists()]
+    return [*CASES, *EXAMPLES, *(p for p in real if (p / "tokenizer.json").stat().st_size < 50_000)]
+
+
+def _write_corrupted(base: str | Path, draw: random.Random, folder: Path) -> Path:
+    """Write a base with a few changes, and return its folder."""
+    if base in EXAMPLES:
+        folder = write_example(str(base), folder)
+    elif isinstance(base, str):
+        control(CASES[base]).write(folder)
+    else:
+        for path in base.rglob("*"):  # without the modes, which may forbid writing
+            if path.is_file():
+                target = folder / path.relative_to(base)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+    for _ in range(draw.randint(1, 4)):
+        corrupt(folder, draw)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*may stop on more ids than these")
+@given(st.deferred(lambda: st.sampled_from(_bases())), st.integers(0, 2**32))
+def test_every_corrupted_folder_has_a_report_and_every_question_an_answer(
+    base: str | Path, seed: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = _write_corrupted(base, random.Random(seed), Path(name))
+        report = inspect(folder, engines=ENGINES, render=False)
+        json.dumps(report.to_dict(), allow_nan=False)
+        assert inspect(folder, engines=ENGINES, render=False).to_dict() == report.to_dict()
+        assert all(str(finding) for finding in report.findings)
+        for engine in ENGINES:
+            stop_conditions(folder, engine)
+            kept, dropped, refused = effective_template_kwargs(folder, engine, {"a": 1})
+            assert [*kept, *dropped, *refused] == ["a"]
+        for token_id, token in discover_added_tokens(folder).items():
+            assert token_id in resolve_marker_to_id(folder, token.content)
+        assert all(RULES[finding.code].compares_files for finding in cross_ref_files(folder))
+        for version in ("4.57.6", "5.24.0"):
+            assert str(effective_tokenizer_class(folder, version))
+        assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
+        summary = summarize_quant_config(folder)
+        nested = find_nested_quantization_config(folder)
+        assert all(summarize_quant_config(found.value) in summary for found in nested)

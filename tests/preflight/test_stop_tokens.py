@@ -1,4 +1,4 @@
-"""The rules of each engine, as a table: what the files say, and on what each engine stops."""
+"""On what each engine stops, by the files; and the markers that close and open a turn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from streamdec.errors import StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
+from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
 from tests.preflight.changes import both, drop, own, say, without
-from tests.preflight.making import control
+from tests.preflight.making import CHATML, control
 
 STOPS = json.loads((Path(__file__).parent / "data" / "stops.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -130,3 +131,63 @@ def test_an_engine_that_is_not_known_is_a_value_error(name: str, tmp_path: Path)
 )
 def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rules_of: str) -> None:
     assert parse_engine(name).rules_of == rules_of
+
+
+# --- the markers of a turn ------------------------------------------------------------------------
+
+
+MARKERS = {"<|im": 5, "<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "": 6}
+OLD_CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% if not (loop.last and m.role == 'assistant') %}<|im_end|>\n{% endif %}{% endfor %}"
+)
+MISTRAL = (
+    "<s>{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}"
+)
+GLM = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
+NO_MARKERS = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+
+
+FLOOD = "z" * 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("source", "terminator", "primer"),
+    [
+        (CHATML, "<|im_end|>", "<|im_start|>"),
+        (OLD_CHATML, "<|im_end|>", "<|im_start|>"),
+        (MISTRAL, "</s>", None),
+        (GLM, None, "<|user|>"),
+        (NO_MARKERS, None, None),
+        ("{{ raise_exception('no') }}", None, None),
+        # Texts: the longest of two markers that begin alike, a marker after other text, and as
+        # much text between the markers as a template may write.
+        ({"answered": f"{FIRST}<|im_start|>{ANSWER}<|im_end|>"}, "<|im_end|>", None),
+        (
+            {
+                "answered": f"{ANSWER} and so on <|im_end|>",
+                "followed": f"{ANSWER} and <|user|> {QUESTION}",
+            },
+            None,
+            "<|user|>",
+        ),
+        (
+            {
+                "answered": f"{ANSWER}</s>{FLOOD}",
+                "followed": f"{ANSWER}</s>{FLOOD}<|user|>{QUESTION}",
+            },
+            "</s>",
+            "<|user|>",
+        ),
+    ],
+)
+def test_the_markers_of_turns_are_found(
+    source: str | dict[str, str], terminator: str | None, primer: str | None
+) -> None:
+    probes = probe(source, {}) if isinstance(source, str) else Probes(rendered=source)
+    turns = find_turns(probes, MARKERS | {f"<{i}>": 10 + i for i in range(20_000)})
+    assert (turns.terminator and turns.terminator.text) == terminator
+    assert (turns.primer and turns.primer.text) == primer
+    assert turns.terminator is None or turns.terminator.id == MARKERS[turns.terminator.text]
+    assert find_turns(probes, {}) == (None, None)

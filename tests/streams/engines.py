@@ -15,9 +15,10 @@ from collections.abc import (
 from contextlib import closing
 from typing import Any, Self
 
+import anyio
 from anyio.lowlevel import checkpoint
 
-from streamdec import Chunk, iter_chunks
+from streamdec import Chunk, iter_chunks, stream, wrap
 
 
 class BoomError(Exception):
@@ -177,3 +178,19 @@ class Awaited:
 def plain_stream(source: Any, decoder: Any, **options: Any) -> Any:
     """Return ``iter_chunks(...)`` as ``stream`` or ``wrap`` would."""
     return Awaited(iter_chunks(source, decoder, **options))
+
+
+def read_plain(source: Any, decoder: Any, **options: Any) -> list[Chunk]:
+    """Return the chunks of ``iter_chunks`` for a tokenizer or a decoder."""
+    return [*iter_chunks(source, decoder, **options)]
+
+
+def read_async(source: Any, decoder: Any, **options: Any) -> list[Chunk]:
+    """Return those of ``wrap`` for a decoder, and of ``stream`` for a tokenizer."""
+    open_: Any = wrap if hasattr(decoder, "step") else stream
+
+    async def read() -> list[Chunk]:
+        async with open_(source, decoder, **options) as chunks:
+            return await drained(chunks)
+
+    return anyio.run(read)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import anyio
 import numpy as np
 import pytest
 
@@ -22,11 +21,11 @@ from streamdec import (
     StreamdecWarning,
     TokenIdError,
     iter_chunks,
-    stream,
 )
 from streamdec.streams.outputs import OutputReader
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.core.test_token_ids import PandasColumn, PolarsColumn
+from tests.streams.engines import read_async, read_plain
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 
@@ -34,17 +33,6 @@ TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
 def ids_in(*outputs: Any, **options: Any) -> list[list[int]]:
     reader = OutputReader(**options)
     return [[*map(int, reader.parts(output)[0])] for output in outputs]
-
-
-def read_plain(outputs: list[Any], **options: Any) -> list[Chunk]:
-    return [*iter_chunks(outputs, TOKENIZER, **options)]
-
-
-def read_async(outputs: list[Any], **options: Any) -> list[Chunk]:
-    async def chunks() -> list[Chunk]:
-        return [chunk async for chunk in stream(outputs, TOKENIZER, **options)]
-
-    return anyio.run(chunks)
 
 
 class Named(NamedTuple):
@@ -346,7 +334,7 @@ def test_ids_gets_each_output_as_it_is(read: Callable[..., list[Chunk]], item: A
         given.append(output)
         return [0]
 
-    assert read(outputs, ids=ids) == [*[Chunk("a")] * len(outputs), Chunk("", "length")]
+    assert read(outputs, TOKENIZER, ids=ids) == [*[Chunk("a")] * len(outputs), Chunk("", "length")]
     assert all(map(operator.is_, given, outputs))
 
 
@@ -429,14 +417,15 @@ def test_a_chunk_is_not_an_output() -> None:
 def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]]) -> None:
     outputs = [{"outputs": [{"index": 0, "token_ids": [1], "finish_reason": "stop"}]}]
     with pytest.raises(SourceError, match=r"no output of the source had the sample index=1; sam"):
-        read(outputs, index=1)
-    assert read([], index=1)[-1].finish_reason == "length"
+        read(outputs, TOKENIZER, index=1)
+    assert read([], TOKENIZER, index=1)[-1].finish_reason == "length"
     empty: list[Any] = [{"outputs": []}]
     for source in (empty, [*empty, [1, 2]]):
-        assert read(source)[-1].finish_reason == "length"
-    assert read([{"index": 1, "token_ids": [1]}, [2]], index=0)[-1].finish_reason == "length"
+        assert read(source, TOKENIZER)[-1].finish_reason == "length"
+    both = [{"index": 1, "token_ids": [1]}, [2]]
+    assert read(both, TOKENIZER, index=0)[-1].finish_reason == "length"
     other = [{"index": 1, "token_ids": [2]}, *outputs]
-    assert "".join(chunk.text for chunk in read(other, index=1)) == TOKENIZER.decode([2])
+    assert "".join(chunk.text for chunk in read(other, TOKENIZER, index=1)) == TOKENIZER.decode([2])
 
 
 # --- cumulative outputs that were not announced ---------------------------------------------------

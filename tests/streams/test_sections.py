@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,14 +18,11 @@ from streamdec import (
     StopSequenceDecoder,
     iter_chunks,
     stream,
-    wrap,
 )
-from streamdec.protocols import Metaspace
 from streamdec.streams import DecoderOptions, async_closing
 from streamdec.streams.observers import TokenAttribution
-from streamdec.trace import Tracer
 from tests.hooks.recording import recording
-from tests.streams.engines import Engine
+from tests.streams.engines import Engine, drained
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -44,22 +40,8 @@ def shown(chunks: Any) -> list[tuple[str | None, str]]:
 
 @pytest.mark.anyio
 async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
-    closed = []
-
-    async def engine() -> AsyncIterator[int]:
-        try:
-            for token_id in IDS:
-                yield token_id
-        finally:
-            closed.append(True)
-
-    tracer = Tracer(StopSequenceDecoder(TOKENIZER, sections=SECTIONS))
-    async with wrap(engine(), tracer) as traced:
-        assert shown([chunk async for chunk in traced]) == EXPECTED
-    assert closed == [True]
-    async with stream(engine(), TOKENIZER, sections=SECTIONS) as chunks:
-        assert shown([await anext(chunks)]) == EXPECTED[:1]
-    assert closed == [True, True]
+    chunks = stream(Engine(IDS), TOKENIZER, sections=SECTIONS)
+    assert shown(await drained(chunks)) == EXPECTED
 
 
 @pytest.mark.filterwarnings("ignore:an output began")
@@ -83,38 +65,10 @@ def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None
     assert covered == ids[: len(covered)]
 
 
-THINKING = [[0, 1], [6, 7, 2, 3], [4, 5], [3]]
-"""Rounds of ids; the second has text in two sections."""
-
-
 def pool_of(**options: Any) -> DecoderPool:
     pool = DecoderPool(TOKENIZER, return_token_ids=options.pop("return_token_ids", False))
     pool.add("a", sections=SECTIONS, **options)
     return pool
-
-
-def alone(**options: Any) -> list[Chunk]:
-    """The chunks of a decoder of its test alone, each in one section."""
-    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS, **options)
-    chunks = [decoder.feed(ids) for ids in THINKING]
-    return [part for chunk in (*chunks, decoder.flush("stop")) for part in chunk.split()]
-
-
-@pytest.mark.parametrize("options", [{}, {"starts_inside": True}])
-def test_a_pool_and_its_sinks_have_sections(options: dict[str, Any]) -> None:
-    sent: list[Chunk] = []
-    pool = pool_of(**options)
-    pool.add("sink", sections=SECTIONS, **options)
-    pool.attach("sink", sent.append)
-    chunks: list[Chunk] = []
-    for ids in THINKING:
-        chunks += pool.step({"a": ids, "sink": ids})["a"].split()
-    chunks += pool.finish("a").split()
-    pool.finish("sink")
-    assert chunks == alone(**options)
-    parts = [part for chunk in sent for part in chunk.split()]
-    assert parts == [chunk for chunk in chunks if not chunk.is_empty]
-    assert {part.section for part in parts} == {None, "reasoning"}
 
 
 def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
@@ -140,36 +94,6 @@ A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
 def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
     chunks = [machine.step(token_id) for token_id in ids]
     return [(chunk.text, chunk.token_ids) for chunk in chunks]
-
-
-def test_streams_with_other_stops_share_chunks_of_sections_and_not_their_ids() -> None:
-    """The same ids give "ab" twice; then "ab" is withheld in the second stream alone."""
-    tokenizer = MockTokenizer.from_tokens([b"aba", b"b"])
-    found = [
-        [
-            (chunk.text, chunk.token_ids)
-            for chunk in iter_chunks(
-                [0, 1],
-                tokenizer,
-                stop=stop,
-                sections={"r": ("<t>", "</t>")},
-                starts_inside=True,
-                return_token_ids=True,
-            )
-        ]
-        for stop in ("ac", "abac")
-    ]
-    assert found[0][:2] == [("ab", ()), ("ab", (0, 1))]
-    assert found[1] == [("ab", ()), ("ab", (0, 1))]
-
-
-def test_a_chunk_that_streams_share_has_the_ids_of_each() -> None:
-    """The first space of a text is removed, so its id waits for the chunk of the second."""
-    words = MockTokenizer.from_tokens(["\u2581Hello".encode(), "\u2581".encode()], [], Metaspace())
-    for _ in range(2):
-        spaces, word = (TokenAttribution(StopSequenceDecoder(words)) for _ in range(2))
-        assert covered([1, 1], spaces) == [("", ()), (" ", (1, 1))]
-        assert covered([0, 1], word) == [("Hello", (0,)), (" ", (1,))]
 
 
 def test_a_running_decoder_covers_only_later_ids() -> None:
@@ -208,16 +132,3 @@ async def test_a_stream_names_the_ids_that_wait(monkeypatch: pytest.MonkeyPatch)
     assert chunks.pending_text == "你"
     assert [*chunks.pending_token_ids] == [SKIPPED, E4, BDA0, STOP]
     await chunks.aclose()
-
-
-def test_text_that_was_jailed_does_not_take_the_id_of_held_bytes() -> None:
-    """A marker ends the search for stops, so the text before an unfinished character is output."""
-    tokenizer = MockTokenizer.from_tokens([b"</s>", b"a\xe4", b"\xb8\xad"], [0])
-    conditions = StopConditions("a\ufffd", ignore_stops_between=(0, 1))
-    decoder = StopSequenceDecoder(tokenizer, conditions)
-    chunks = iter_chunks([1, 0, 2], decoder, return_token_ids=True)
-    assert [(chunk.text, chunk.token_ids) for chunk in chunks] == [
-        ("a", ()),
-        ("中", (1, 0, 2)),
-        ("", ()),
-    ]

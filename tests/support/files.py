@@ -13,6 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from streamdec.backends.gguf import GGUFTokenizer
+from streamdec.backends.sentencepiece import SentencePieceTokenizer
+from streamdec.backends.tekken import TekkenTokenizer
+from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.tokenizers.encodings import EncodingSpec
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "tokenizers"
@@ -261,7 +264,7 @@ def _written(value: int) -> bytes:
     return bytes([*out, value])
 
 
-SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<a>": 300})
+SMALL = EncodingSpec("small", r"\s?\S+|\s+", {"<|end|>": 272, "<a>": 300})
 """The encoding of the rank file."""
 FORMATS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "huggingface": ("tokenizer.json", (LOADING / "demo" / "tokenizer.json").read_bytes),
@@ -278,3 +281,14 @@ def write_format(folder: Path, format_: str) -> tuple[Path, dict[str, Any]]:
     name, content = FORMATS[format_]
     (folder / name).write_bytes(content())
     return folder / name, {"encoding": SMALL} if format_ == "tiktoken" else {}
+
+
+BACKENDS: dict[str, Callable[[], Any]] = {
+    "tiktoken": lambda: TiktokenTokenizer(rank_file(), encoding=SMALL),
+    "tekken": lambda: TekkenTokenizer(json.dumps(tekken()).encode()),
+    "sentencepiece": lambda: SentencePieceTokenizer(
+        sentencepiece(byte_fallback=True, remove_extra_whitespaces=False, vocab_size=600)
+    ),
+    "gguf": gguf_tokenizer,
+}
+"""A small tokenizer of each backend but that of tokenizers, whose are in ``zoo.py``."""

@@ -27,14 +27,7 @@ from streamdec.testing import (
     checks,
     small_tokenizers,
 )
-from streamdec.testing.expectations import (
-    Certain,
-    Cut,
-    certain_text,
-    cut_at_stop,
-    waiting_for,
-    whole_text,
-)
+from streamdec.testing.expectations import Certain, certain_text, waiting_for, whole_text
 from streamdec.testing.subjects import byte_level_tokenizer
 from tests.testing import adapters
 
@@ -349,12 +342,6 @@ FAILED = Result("whole_decode[a]", "failed", "the text is right\nexpected  'a'\n
 SKIPPED = Result("visible_stop[a]", "skipped", "the detokenizer lacks: stop strings")
 
 
-def test_the_results_by_outcome() -> None:
-    report = Report((PASSED, FAILED, SKIPPED))
-    assert [*report] == [PASSED, FAILED, SKIPPED]
-    assert (report.passed, report.failed, report.skipped) == ((PASSED,), (FAILED,), (SKIPPED,))
-
-
 def test_failures_are_grouped_by_cause_and_five_are_shown() -> None:
     failed = [Result(f"whole_decode[{name}]", "failed", f"law\n{name}") for name in ("bbb", "a")]
     failed += [Result(f"bug_case[utf8-{i}]", "failed", "case") for i in range(3)]
@@ -464,23 +451,6 @@ def test_a_token_that_breaks_a_run_of_bytes_does_not_continue_it() -> None:
     subject.apart.append(subject.byte_ids[0xE4])
     found = certain_text(subject, ids_of(subject, "\xe4", "\xbd", "\xa0"), skip_special_tokens=True)
     assert found == Certain("", "你")
-
-
-@pytest.mark.parametrize(
-    ("text", "stops", "cut"),
-    [
-        ("abc", [], None),
-        ("abc", ["d"], None),
-        ("abcabc", ["bc"], Cut(1, 3, "bc")),
-        ("xabcdy", ["abcd", "bc"], Cut(2, 4, "bc")),
-        ("a<END", ["END", "<END"], Cut(1, 5, "<END")),
-        ("a<END", ["<END", "END"], Cut(1, 5, "<END")),
-    ],
-)
-def test_cut_at_stop_returns_the_text_before_the_stop(
-    text: str, stops: list[str], cut: Cut | None
-) -> None:
-    assert cut_at_stop(text, stops) == cut
 
 
 @pytest.mark.parametrize(

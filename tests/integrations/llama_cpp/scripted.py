@@ -20,8 +20,6 @@ reason = "not installed: nox -s llama-cpp"
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason=reason)
 gguf: Any = pytest.importorskip("gguf", reason=reason)
 
-__all__ = ["KINDS", "llama_cpp", "loaded", "scripted", "write_model"]
-
 KINDS = {"byte_level": "gpt2", "byte_fallback": "llama"}
 """Our name of each vocabulary, and that of llama.cpp."""
 

@@ -23,8 +23,6 @@ tokenizer_utils: Any = pytest.importorskip("mlx_lm.tokenizer_utils", reason=reas
 llama: Any = pytest.importorskip("mlx_lm.models.llama", reason=reason)
 transformers: Any = pytest.importorskip("transformers", reason=reason)
 
-__all__ = ["generation", "mlx_lm", "mx", "scripted", "tokenizer_utils", "wrapped"]
-
 SIZE = 512
 """More ids than any of the tokenizers has, as models have them."""
 

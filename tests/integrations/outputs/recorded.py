@@ -9,8 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["DATA", "Recorded", "recorded"]
-
 DATA = Path(__file__).parent / "data"
 
 

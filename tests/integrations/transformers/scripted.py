@@ -21,20 +21,6 @@ reason = "not installed: nox -s engines"
 torch: Any = pytest.importorskip("torch", reason=reason)
 transformers: Any = pytest.importorskip("transformers", reason=reason)
 
-__all__ = [
-    "MODELS",
-    "Model",
-    "Script",
-    "encoded",
-    "prompts",
-    "read",
-    "spelled",
-    "texts_of",
-    "tokenizer_of",
-    "torch",
-    "transformers",
-]
-
 SIZE = 512
 """More ids than any of the tokenizers has, as models have them."""
 

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Model", "Tensor"]
-
 
 class Tensor:
     """Ids, or answers, in the shape of a tensor."""

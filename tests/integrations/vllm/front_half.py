@@ -8,8 +8,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-__all__ = ["FrontHalf"]
-
 
 @cache
 def _held(tokenizer: Tokenizer) -> Any:

@@ -15,7 +15,6 @@ from streamdec import MockTokenizer, load_tokenizer
 from streamdec.errors import ChatTemplateError
 from streamdec.integrations.chat_route import chat_route
 from tests.streams.engines import Engine
-from tests.support.clients import events_in
 
 TOKENIZER = load_tokenizer("demo")
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -98,20 +97,13 @@ def test_the_template_gets_the_whole_conversation(monkeypatch: pytest.MonkeyPatc
     assert given == [(HELLO, options)]
 
 
-@pytest.mark.parametrize("streams", [False, True])
-def test_reasoning_has_both_names(streams: bool) -> None:
-    sections = {"reasoning": ("<think>", "</think>")}
-    engine = says("<think>Hm.</think>Hi.")
-    answer = answered(engine, {"stream": streams}, sections=sections)
-    found: dict[str, str] = {"content": "", "reasoning": "", "reasoning_content": ""}
-    if streams:
-        parts = [event["choices"][0]["delta"] for event in events_in(answer.text)]
-    else:
-        parts = [answer.json()["choices"][0]["message"]]
-    for part in parts:
-        for name in found:
-            found[name] += part.get(name) or ""
-    assert found == {"content": "Hi.", "reasoning": "Hm.", "reasoning_content": "Hm."}
+def test_reasoning_that_the_prompt_began_has_both_names() -> None:
+    sections = {"reasoning": ("assistant\n", "</think>")}
+    answer = answered(says("Hm.</think>Hi."), sections=sections)
+    (choice,) = answer.json()["choices"]
+    names = ("content", "reasoning", "reasoning_content")
+    assert [choice["message"][name] for name in names] == ["Hi.", "Hm.", "Hm."]
+    assert choice["finish_reason"] == "stop"
 
 
 def test_an_engine_reads_the_parameters_that_are_supported() -> None:

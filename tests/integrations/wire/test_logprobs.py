@@ -110,13 +110,6 @@ def spells_bytes(subject: Subject) -> bool:
     return rules is not None and isinstance(rules.rule, ByteFallback)
 
 
-def test_jailed_tokens_are_returned_when_their_text_is_output() -> None:
-    _, _, steps, _ = tracked(TOKENIZER, [256, 259, 257], stop="\nUser:")
-    assert [[each.token for each in placed] for _, placed in steps] == [
-        *(["Hello"], [], ["\nUs", " world"], []),
-    ]
-
-
 @pytest.mark.parametrize(
     ("conditions", "tokens"),
     [

@@ -1,4 +1,4 @@
-"""``streamdec verify --encode``: ids compared with those of the tokenizer's own library."""
+"""``streamdec verify``: ids compared with those of the tokenizer's own library, and how shown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from streamdec.backends.hybrid import HybridTokenizer
+from streamdec.cli.verify import smallest
 from tests.cli.running import TOKENIZER, run
 from tests.support.files import sentencepiece, small_gguf, tekken
 
@@ -44,3 +47,18 @@ def test_other_ids_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     last = Tokenizer.from_file(str(TOKENIZER)).encode(" ").ids
     assert f"text ' ': from token 0\n  encode()  []\n  tokenizers {last}\n" in result.out
     assert result.status == 1
+
+
+# --- the smallest part that differs ---------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(0, 1), max_size=300),
+    st.lists(st.integers(2, 9), min_size=1, max_size=9, unique=True),
+    st.lists(st.integers(0, 1)),
+)
+def test_it_has_all_that_is_needed_and_nothing_more(
+    before: list[int], needle: list[int], after: list[int]
+) -> None:
+    found = smallest([*before, *needle, *after], lambda part: {*needle} <= {*part})
+    assert found == (len(before), len(needle))
