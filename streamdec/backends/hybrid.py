@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from streamdec import hooks
@@ -26,12 +25,7 @@ from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.mistakes import check_flag
 from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers.tokenizer_report import (
-    FastMode,
-    RequestedBy,
-    TokenizerReport,
-    versions_of,
-)
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 if TYPE_CHECKING:
     from streamdec.fastpath._probes import FastokensCheck
@@ -49,9 +43,9 @@ seconds."""
 _INLINE_CHARS = 32_768
 _SHORT = 2_048
 """The most code points of a text that is encoded with the GIL held, in a few microseconds."""
-_DIFFERING_KEPT = 10
 _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
+_SAME = "the same ids for a few thousand strings; huggingface encodes texts with U+180E"
 _PENDING = "fastokens is being built and compared in the background"
 _log = logging.getLogger("streamdec")
 
@@ -63,7 +57,6 @@ class FastOptions:
     fast: FastMode = "background"
     """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
     ``"background"``: build and compare it in a thread when it is worth it."""
-    requested_by: RequestedBy = "default"
     strict: bool = False
     """Raise an error if fastokens cannot be used. Only with ``"now"``."""
     trial: Callable[[], None] | None = None
@@ -80,18 +73,19 @@ class FastOptions:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
         if strict and fast != "now":
             raise ValueError(f"strict=True needs fast='now', got fast={fast!r}")
-        if fast is not None:
-            return cls(fast, "argument", strict)
-        value = os.environ.get(VARIABLE, "").strip().lower()
-        for mode in MODES:
-            if value == mode:
-                return cls(mode, "environment")
-        if value:
-            warn(
-                f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
-                "it is ignored, and 'background' is used"
-            )
-        return cls()
+        return cls(_of_environment() if fast is None else fast, strict)
+
+
+def _of_environment() -> FastMode:
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if value in MODES:
+        return value
+    if value:
+        warn(
+            f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
+            "it is ignored, and 'background' is used"
+        )
+    return "background"
 
 
 class HybridTokenizer(HuggingFaceTokenizer):
@@ -155,16 +149,12 @@ class HybridTokenizer(HuggingFaceTokenizer):
         return self
 
     def _load(self, source: Source, options: FastOptions, **report: Any) -> None:
-        started = perf_counter()
         told: dict[str, Any] = {
             "format": "huggingface",
             "requested": options.fast,
-            "requested_by": options.requested_by,
             "active": "huggingface",
             "reason": _OFF,
-            "versions": versions_of(("tokenizers", "fastokens")),
             "sha256": self._take(source),
-            "seconds": {"huggingface": perf_counter() - started},
         }
         self.report = TokenizerReport(**told | report)
         is_changed = self.tokenizer_config_changes or self._had_dropout or source.made
@@ -179,18 +169,13 @@ class HybridTokenizer(HuggingFaceTokenizer):
             **super().__getstate__(),
             "options": replace(self._options, strict=False),
             "report": self.report,
-            "wants_fast": self._fast is not None or not self._settled.is_set(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.report, options = state["report"], state["options"]
-        if state["wants_fast"]:
-            # Checked again, because another version of fastokens may be installed here.
-            self.report = replace(self.report, active="huggingface", guarded="", differing=())
-        else:
-            options = replace(options, fast="off")
-        self._begin_trial(self._as_json, options)
+        self.report = replace(state["report"], active="huggingface")
+        # Another version of fastokens may be installed here.
+        self._begin_trial(self._as_json, state["options"])
 
     # --- which library encodes --------------------------------------------------------------------
 
@@ -206,9 +191,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(
-            self._tokenizer, content, self.renumbered, self._slow_ids, self._is_stopped
-        )
+        check = FastokensCheck(self._tokenizer, content, self.renumbered, self._slow_ids)
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return
@@ -228,7 +211,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         try:
             thread.start()
         except RuntimeError as error:
-            self._fall_back(check, TokenizerLoadError(f"cannot start a thread: {error}"))
+            self._fall_back(TokenizerLoadError(f"cannot start a thread: {error}"))
 
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """Wait until it is decided which library encodes, and return the report.
@@ -259,43 +242,25 @@ class HybridTokenizer(HuggingFaceTokenizer):
         except Stopped:
             self.report = replace(self.report, reason="the program is ending")
         except (MissingExtraError, TokenizerLoadError) as error:
-            self._fall_back(check, error)
+            self._fall_back(error)
         else:
             self.inline_chars = _INLINE_CHARS
             self._fast = encoder
-            reason = f"the same ids for {check.probes} strings"
-            report = self._report_on(check, reason)
-            self.report = replace(report, active="fastokens", guarded=GUARDED)
+            self.report = replace(self.report, active="fastokens", reason=_SAME)
         finally:
             self._settled.set()
 
-    def _fall_back(self, check: FastokensCheck, error: Exception) -> None:
+    def _fall_back(self, error: Exception) -> None:
         """Report and log why huggingface encodes; with ``strict``, raise ``error``."""
         if self._options.strict:
             raise type(error)(f"{self.name!r}: {error}") from error
-        self.report = self._report_on(check, str(error))
+        self.report = replace(self.report, reason=str(error))
         self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
         _log.info("%r: %s", self.name, self.report)
         self._settled.set()
 
-    def _report_on(self, check: FastokensCheck, reason: str) -> TokenizerReport:
-        return replace(
-            self.report,
-            reason=reason,
-            probes=check.probes,
-            differing=tuple(check.differing[:_DIFFERING_KEPT]),
-            seconds={**self.report.seconds, **check.seconds},
-        )
-
     def _tell(self, reason: FallbackReason) -> None:
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
-
-    def _is_stopped(self) -> bool:
-        """Whether the main thread has ended, so the program waits only for this thread.
-
-        Always False unless ``fast`` is ``"background"``.
-        """
-        return self._options.fast == "background" and not threading.main_thread().is_alive()
 
     # --- encoding ---------------------------------------------------------------------------------
 

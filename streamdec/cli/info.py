@@ -98,8 +98,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tokenizer", str(facts["name"])
     yield "format", report["format"] + (f": {facts['found']}" if facts["found"] else "")
     yield "encodes", f"{report['active']}: {report['reason']}"
-    if report["guarded"]:
-        yield "except", f"texts with {report['guarded']!a}, which huggingface encodes"
     if facts["decoder"] is not None:
         yield "decoder", ", ".join(facts["decoder"]) or "none: a space between two tokens"
     how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
@@ -119,7 +117,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sha256", report["sha256"] or "unknown: only a part of the file is read"
     if report["revision"]:
         yield "revision", report["revision"]
-    yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    yield "versions", shared.versions()
 
 
 def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:

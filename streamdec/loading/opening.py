@@ -7,7 +7,6 @@ which is imported when a file has its format.
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
@@ -25,7 +24,7 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.folder_files import read_bounded
-from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
+from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
@@ -51,7 +50,7 @@ def open_tokenizer(
 
     ``found`` is its format. The other arguments are those of load_tokenizer.
     """
-    started, reason, applies = perf_counter(), "", False
+    reason, applies = "", False
     if place.path is None or found is None:
         assert place.encoding is not None
         kind = tokenizers.TiktokenTokenizer
@@ -75,17 +74,13 @@ def open_tokenizer(
     if not reason and (found is None or found.format == "tiktoken"):
         kind_of_file = "" if found is None else "a rank file of "
         reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
-    library_name = tokenizer.tokenizer_type
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
-        requested_by=options.requested_by,
-        active=library_name,
+        active=tokenizer.tokenizer_type,
         reason=reason or (found.description if found is not None else ""),
-        versions=versions_of(("tokenizers", "transformers", library_name)),
         sha256=getattr(tokenizer, "sha256", None),
         revision=place.revision,
-        seconds={library_name: perf_counter() - started},
     )
     if options.strict:
         what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"

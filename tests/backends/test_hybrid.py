@@ -106,8 +106,7 @@ def test_the_argument_comes_before_the_environment(
     if environment is not None:
         monkeypatch.setenv(VARIABLE, environment)
     report = HybridTokenizer(byte_level(), fast=argument).report
-    by = "argument" if argument else "environment" if (environment or "").strip() else "default"
-    assert (report.requested, report.requested_by) == (requested, by)
+    assert report.requested == requested
     assert report.active == ("fastokens" if requested == "now" else "huggingface")
     if requested != "now":
         with pytest.raises(ValueError, match="strict=True needs fast='now', got"):
@@ -178,10 +177,9 @@ def test_other_ids_disable_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     report = tokenizer.report
     if way == "guarded letters":
-        assert (report.active, report.guarded, report.differing) == ("fastokens", "\u180e", ())
+        assert report.active == "fastokens"
     else:
-        assert (report.active, report.guarded) == ("huggingface", "")
-        assert report.differing
+        assert report.active == "huggingface"
         assert "fastokens gives other ids for" in report.reason
     for text in ("Größe", "the", "a\u180eb"):
         assert tokenizer.encode(text) == slow().encode(text)
@@ -221,7 +219,6 @@ def test_without_fastokens_the_slow_encoder_is_used(
     assert tokenizer.encode("the") == slow().encode("the")
     with pytest.raises(MissingExtraError, match=r"'JSON text': .*streamdec\[fast\]"):
         HybridTokenizer(byte_level(), fast="now", strict=True)
-    assert HybridTokenizer(byte_level(), fast="off").report.probes == 0
 
 
 # --- when it is built -----------------------------------------------------------------------------

@@ -58,9 +58,7 @@ def test_every_format_has_a_report(format_: str, tmp_path: Path) -> None:
     report = tokenizer.report
     assert route_of(tokenizer) == "bytes"
     assert isinstance(tokenizer, LoadedTokenizer)
-    assert (report.format, report.requested, report.requested_by) == (format_, "off", "argument")
-    assert report.versions.keys() >= {"python", "tokenizers"}
-    assert sum(report.seconds.values()) > 0
+    assert (report.format, report.requested) == (format_, "off")
     if format_ == "gguf":
         assert report.sha256 is None
     else:
@@ -80,7 +78,7 @@ def test_an_unknown_mode_is_the_same_for_all(
         with pytest.warns(StreamdecWarning, match="must be one of off, .*'rust'") as told:
             report = load_tokenizer(tmp_path / name).report
         assert [record.filename for record in told] == [__file__]
-        assert (report.requested, report.requested_by) == ("background", "default")
+        assert report.requested == "background"
         assert os.environ[VARIABLE] == "rust"
         monkeypatch.delenv(VARIABLE)
 
