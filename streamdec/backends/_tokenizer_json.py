@@ -81,17 +81,15 @@ def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
     return tokenizer, _with_other_ids(declared, tokenizer, name)
 
 
-def switch_off_dropout(tokenizer: Tokenizer, name: str) -> bool:
-    """Switch off the dropout of the model, with a warning; return whether it has one.
+def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
+    """Switch off the dropout of the model, with a warning.
 
     Dropout is for training: a text has other ids each time.
     """
     model = tokenizer.model
-    if not getattr(model, "dropout", None):
-        return False
-    model.dropout = None
-    warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
-    return True
+    if getattr(model, "dropout", None):
+        model.dropout = None
+        warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
 
 
 def _with_other_ids(

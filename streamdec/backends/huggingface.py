@@ -90,7 +90,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     tokenizer_type = "huggingface"
 
     tokenizer_config_changes: TokenizerConfigChanges | None = None
-    """The changes by the files beside the tokenizer.json; None if they were not read."""
+    """What changed the tokenizer.json; None if the files beside it were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _file_hash: str = ""
@@ -99,8 +99,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     """The role tokens; None if the files beside the tokenizer.json are read for them."""
     renumbered: Sequence[str] = ()
     """Added tokens to which the library assigned other ids than the file declares."""
-    _had_dropout = False
-    """Whether the tokenizer.json has a dropout, which is switched off."""
 
     def __init__(
         self,
@@ -124,7 +122,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if source.made is None:
             digest = hashlib.sha256(source.content).hexdigest()
             self._tokenizer, self.renumbered = parse(source.content, shown)
-            self._had_dropout = switch_off_dropout(self._tokenizer, shown)
+            switch_off_dropout(self._tokenizer, shown)
         else:
             self._tokenizer, assembled, digest = source.made
             self._roles = assembled.roles

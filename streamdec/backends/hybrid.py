@@ -24,7 +24,6 @@ from streamdec.errors import MissingExtraError, TokenizerLibraryError, Tokenizer
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.mistakes import check_flag
-from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 if TYPE_CHECKING:
@@ -157,11 +156,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             "sha256": self._take(source),
         }
         self.report = TokenizerReport(**told | report)
-        is_changed = self.tokenizer_config_changes or self._had_dropout or source.made
-        self._begin_trial(self._as_json if is_changed else lambda: source.content, options)
-
-    def _as_json(self) -> bytes:
-        return guarded(self._tokenizer.to_str).encode()
+        self._begin_trial(options)
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, and how it was loaded."""
@@ -175,12 +170,12 @@ class HybridTokenizer(HuggingFaceTokenizer):
         super().__setstate__(state)
         self.report = replace(state["report"], active="huggingface")
         # Another version of fastokens may be installed here.
-        self._begin_trial(self._as_json, state["options"])
+        self._begin_trial(state["options"])
 
     # --- which library encodes --------------------------------------------------------------------
 
-    def _begin_trial(self, content: Callable[[], bytes], options: FastOptions) -> None:
-        """Begin to build fastokens from the ``tokenizer.json`` that ``content`` returns."""
+    def _begin_trial(self, options: FastOptions) -> None:
+        """Begin to build fastokens, or wait until that is worth it."""
         self._options = options
         self._fast = None
         self._settled = threading.Event()
@@ -191,7 +186,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(self._tokenizer, content, self.renumbered, self._slow_ids)
+        check = FastokensCheck(self._tokenizer, self.renumbered, self._slow_ids)
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return

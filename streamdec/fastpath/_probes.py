@@ -27,7 +27,7 @@ from streamdec.fastpath._fastokens import (
     Stopped,
     import_fastokens,
 )
-from streamdec.tokenizers._common import state_of
+from streamdec.tokenizers._common import guarded, state_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
@@ -173,8 +173,6 @@ class FastokensCheck:
 
     tokenizer: Tokenizer
     """The Hugging Face library's tokenizer of the file."""
-    content: Callable[[], bytes]
-    """Returns the ``tokenizer.json``; it may take some time."""
     renumbered: Sequence[str]
     """As for ``static_faults``."""
     slow_ids: Callable[..., list[bytes]]
@@ -188,15 +186,15 @@ class FastokensCheck:
         """
         import_fastokens()
         try:
-            # A library may fail on a probe, and a file need not be UTF-8 everywhere.
+            # A library may fail on a probe.
             fault = next(static_faults(self.tokenizer, self.renumbered), None)
             if fault is not None:
                 raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
-            text = self.content().decode("utf-8-sig")
+            text = guarded(self.tokenizer.to_str)
             _go_on()
             encoder = FastEncoder(text)
             differing = next(self._different(encoder), None)
-        except (TokenizerLibraryError, UnicodeDecodeError) as error:
+        except TokenizerLibraryError as error:
             raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
         if differing is not None:
             raise TokenizerLoadError(f"fastokens gives other ids for {differing!r:.200}")
