@@ -306,6 +306,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return (token_id for token_id in ids if token_id is not None)
 
 
+def library_tokenizer(tokenizer: object) -> Tokenizer | None:
+    """Return the ``tokenizers.Tokenizer`` of ``tokenizer``; None for another library."""
+    return tokenizer._tokenizer if isinstance(tokenizer, HuggingFaceTokenizer) else None
+
+
 def _given(source: object) -> tuple[Tokenizer, str]:
     """Return the library's tokenizer in ``source``, and a name for it."""
     inner = getattr(source, "backend_tokenizer", source)

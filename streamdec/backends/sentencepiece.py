@@ -267,9 +267,6 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "sentencepiece", self._processor.EncodeAsIds
 
-    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
-        return "sentencepiece", self._processor.DecodeIds
-
     # --- offsets ----------------------------------------------------------------------------------
 
     def offsets_of(self, encoding: Encoding) -> list[Span]:

@@ -220,9 +220,6 @@ class TiktokenTokenizer(BaseTokenizer):
         encode = partial(self._encoding.encode, allowed_special="all")
         return "tiktoken", lambda text: encode(self._normalized(text))
 
-    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
-        return "tiktoken", self._encoding.decode
-
     def _normalized(self, text: str) -> str:
         return unicodedata.normalize("NFC", text) if self._spec.is_nfc else text
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.backends._decoder_chain import stages_of
+from streamdec.backends.huggingface import library_tokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.library_stream import library_tokenizer
 from streamdec.cli import shared
 from streamdec.core.shared_tables import route_of
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
