@@ -47,10 +47,7 @@ OF_SECURITY = [
     f"a token of a rank file or a Tekken file | {rank_files.MAX_TOKEN:,} bytes",
     f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
     f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
-    (
-        f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
-        f"{gguf_metadata._MAX_NESTING} levels"
-    ),
+    f"the metadata of a GGUF file | {gguf_metadata.MAX_METADATA // MIB} MiB |",
     f"files of a folder that are opened to detect their format | {detect._MAX_FILES} |",
     (
         f"JSON {snapshot.MAX_JSON // MIB} MiB, "
