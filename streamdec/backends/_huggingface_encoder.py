@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -81,30 +82,26 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.
 
-        A token that has no text alone is also decoded between, and before, other tokens: a CTC pad
-        is between two equal ones, and Metaspace removes the first space.
+        It is decoded between two tokens: a CTC pad has no text, but separates equal ones, and
+        Metaspace removes the first space.
         """
-        contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
-        # An unknown decoder may panic on an empty list.
-        for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
-            with suppress(TokenizerLibraryError):
-                ids = [*before, token_id, *after]
-                shown = self._decode(ids, False)
-                if shown != self._decode(ids, True):
-                    return True
-                if shown != self._decode([*before, *after], False):
-                    return False
+        around = self._neighbour
+        ids = [*around, token_id, *around]
+        with suppress(TokenizerLibraryError):
+            shown = self._decode(ids, False)
+            if shown != self._decode(ids, True):
+                return True
+            if shown != self._decode([*around, *around], False):
+                return False
         # It never has text, so the answer does not matter.
         return token_id in self._special_ids
 
     @cached_property
-    def _neighbours(self) -> list[int]:
-        """Ordinary tokens, one with a space, and the first byte of a character."""
-        known = {i: self.id_to_token(i) for i in range(1000) if i not in self._added_tokens}
-        texts = {i: text for i, text in known.items() if text and text not in self._added_texts}
-        spaced = [i for i, text in texts.items() if "\u2581" in text]
-        lead = self.token_to_id("<0xC3>")
-        return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
+    def _neighbour(self) -> list[int]:
+        """An ordinary token with text; empty if none is found."""
+        names = ((i, self.id_to_token(i)) for i in range(1000) if i not in self._added_tokens)
+        known = (i for i, name in names if name and name not in self._added_texts)
+        return [*islice(known, 1)]
 
     # --- ids --------------------------------------------------------------------------------------
 
