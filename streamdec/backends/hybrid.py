@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special, encoding_of
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
@@ -40,8 +40,6 @@ WORTH = 2**18
 within ten texts of this length: huggingface needs 0.7 µs for a code point, and the build 0.6 to 2
 seconds."""
 _INLINE_CHARS = 32_768
-_SHORT = 2_048
-"""The most code points of a text that is encoded with the GIL held, in a few microseconds."""
 _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
 _SAME = "the same ids for a few thousand strings; huggingface encodes texts with U+180E"
@@ -258,32 +256,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
     # --- encoding ---------------------------------------------------------------------------------
-
-    def encode(
-        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
-    ) -> Encoding:
-        """Encode the str ``text``; return an Encoding with its ``ids`` and ``offsets``.
-
-        For the arguments and errors see :meth:`streamdec.protocols.Tokenizer.encode`.
-        """
-        # For a short text, the checks for a batch take longer than the encoding.
-        fast = self._fast
-        if (
-            fast is not None
-            and type(text) is str
-            and len(text) <= _SHORT
-            and special == "parse"
-            and GUARDED not in text
-            and not hooks.installed
-            and not add_special_tokens
-        ):
-            try:
-                return encoding_of(fast.encode_short(text).ids, text, self)
-            except (KeyboardInterrupt, SystemExit, GeneratorExit):
-                raise
-            except BaseException:  # noqa: BLE001 (as in guarded; reported below)
-                pass
-        return super().encode(text, add_special_tokens=add_special_tokens, special=special)
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool

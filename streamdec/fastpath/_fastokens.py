@@ -2,7 +2,7 @@
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
 little-endian. It calls the batch function, which releases the GIL; ``encode`` of fastokens holds it
-for texts under 32 KiB, so only short texts are encoded with it.
+for texts under 32 KiB.
 """
 
 from __future__ import annotations
@@ -49,12 +49,6 @@ class FastEncoder:
         self._encode: Callable[[list[str], bool, bool], tuple[bytes, bytes]] = (
             tokenizer.encode_batch_flat
         )
-        self.encode_short: Callable[[str], Any] = tokenizer.encode
-        """The library's call for a single text. The result has ``ids``."""
-
-    def ids_alone(self, text: str) -> list[int]:
-        """Return what ``encode_short`` gives for ``text``."""
-        return list(guarded(self.encode_short, text).ids)
 
     def ids(
         self,
