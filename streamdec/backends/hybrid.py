@@ -23,7 +23,6 @@ from streamdec.encoding import Encoding, Special
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
-from streamdec.mistakes import check_flag
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 if TYPE_CHECKING:
@@ -54,23 +53,15 @@ class FastOptions:
     fast: FastMode = "background"
     """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
     ``"background"``: build and compare it in a thread when it is worth it."""
-    strict: bool = False
-    """Raise an error if fastokens cannot be used. Only with ``"now"``."""
     trial: Callable[[], None] | None = None
     """For a file of a stranger: builds fastokens in a child process first."""
 
     @classmethod
-    def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
-        """Check the options of :class:`~streamdec.tokenizers.HybridTokenizer`.
-
-        Raises ValueError if an option is not valid; TypeError if ``strict`` is not a bool.
-        """
-        check_flag("strict", strict)
+    def of(cls, fast: str | None = None) -> Self:
+        """Return the options for ``fast``; None means the environment. Raises ValueError."""
         if fast is not None and fast not in MODES:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
-        if strict and fast != "now":
-            raise ValueError(f"strict=True needs fast='now', got fast={fast!r}")
-        return cls(_of_environment() if fast is None else fast, strict)
+        return cls(_of_environment() if fast is None else fast)
 
 
 def _of_environment() -> FastMode:
@@ -94,7 +85,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
             loading. ``"background"``: in a thread, when texts of 262,144 code points were encoded.
             ``"now"``: before the constructor returns. ``"off"``: never. The default is the
             environment variable ``STREAMDEC_FAST``, or else ``"background"``.
-        strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. Until fastokens is ready, huggingface encodes, and in a
@@ -102,8 +92,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
     Threads may share the tokenizer. Unpickling compares fastokens again.
 
     Raises ValueError for an invalid option, and the errors of
-    :class:`~streamdec.HuggingFaceTokenizer`. With ``strict`` also raises
-    :class:`~streamdec.errors.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`.
+    :class:`~streamdec.HuggingFaceTokenizer`.
 
     >>> from streamdec.tokenizers import HybridTokenizer
     >>> tokenizer = HybridTokenizer("path/to/model", fast="off")
@@ -128,11 +117,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
         source: str | os.PathLike[str],
         *,
         fast: FastMode | None = None,
-        strict: bool = False,
         apply_tokenizer_config: bool | None = None,
     ) -> None:
-        options = FastOptions.of(fast, strict=strict)
-        self._load(read_source(source, apply_tokenizer_config), options)
+        self._load(read_source(source, apply_tokenizer_config), FastOptions.of(fast))
 
     @classmethod
     def _of(cls, source: Source, options: FastOptions, **report: Any) -> Self:
@@ -160,7 +147,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         """The library's tokenizer, and how it was loaded."""
         return {
             **super().__getstate__(),
-            "options": replace(self._options, strict=False),
+            "options": self._options,
             "report": self.report,
         }
 
@@ -244,9 +231,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             self._settled.set()
 
     def _fall_back(self, error: Exception) -> None:
-        """Report and log why huggingface encodes; with ``strict``, raise ``error``."""
-        if self._options.strict:
-            raise type(error)(f"{self.name!r}: {error}") from error
+        """Report and log why huggingface encodes."""
         self.report = replace(self.report, reason=str(error))
         self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
         _log.info("%r: %s", self.name, self.report)

@@ -31,7 +31,6 @@ def load_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
     fast: FastMode | None = None,
-    strict: bool = False,
     apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     revision: str | None = None,
@@ -58,7 +57,6 @@ def load_tokenizer(
             never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
             environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
             and for SentencePiece folders whose files name no class.
-        strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 does. None means True for a folder and False for a file.
             If the tokenizer of a folder is made by code in it and the files contradict each other,
@@ -89,11 +87,11 @@ def load_tokenizer(
     Raises:
         TokenizerLoadError: the path does not exist or cannot be read, no backend supports its
             format, or the files of a name are not in a cache and may not be downloaded. The message
-            says what to do. With ``strict`` also if fastokens gives other ids.
+            says what to do.
         MissingExtraError: the library for the format is missing.
         ChatTemplateError: ``chat_template`` cannot be read.
         TypeError: ``path_or_name`` is neither a string nor a path, or a flag is not a bool.
-        ValueError: ``fast`` or ``strict`` is invalid.
+        ValueError: ``fast`` is invalid.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("demo")
@@ -124,7 +122,7 @@ def load_tokenizer(
         check_flag("apply_tokenizer_config", apply_tokenizer_config)
     if untrusted is not None:
         check_flag("untrusted", untrusted)
-    options = FastOptions.of(fast, strict=strict)
+    options = FastOptions.of(fast)
     started = perf_counter()
     loaded: BaseTokenizer | None = None
     failed: str | None = None

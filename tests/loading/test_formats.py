@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from streamdec.backends import rank_files
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -81,15 +80,6 @@ def test_an_unknown_mode_is_the_same_for_all(
         assert report.requested == "background"
         assert os.environ[VARIABLE] == "rust"
         monkeypatch.delenv(VARIABLE)
-
-
-def test_strict_mode_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", None)
-    ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
-    write_json(tmp_path / "tekken", tekken())
-    for name, told in (("hf", "pip install 'streamdec"), ("tekken", "needs a tokenizer.json")):
-        with pytest.raises((MissingExtraError, TokenizerLoadError), match=told):
-            load_tokenizer(tmp_path / name, fast="now", strict=True)
 
 
 # --- names ----------------------------------------------------------------------------------------
