@@ -30,7 +30,7 @@ from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
-from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, packed
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import content_of
 
@@ -243,8 +243,8 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        control, unknown = list(self._control), self._unknown
-        return fingerprint_of(self.rules, packed([*self._names.values()]), control, unknown)
+        names = [*self._names.values()]
+        return fingerprint_of(self.rules, names, [*self._control], self._unknown)
 
     def _byte_ids(self) -> Iterator[int]:
         is_byte = guarded(self._processor.IsByte, list(range(self._size)))
