@@ -37,8 +37,6 @@ class Source:
     """Its file; None for JSON text."""
     applies: bool = False
     """Whether the other files in the folder are applied."""
-    is_asked: bool = False
-    """Whether the caller asked for that."""
     made: tuple[Tokenizer, FolderTokens, str] | None = None
     """The tokenizer, the tokens to add to it, and the SHA-256 of the file."""
 
@@ -62,7 +60,7 @@ def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
     if is_folder:
         path /= "tokenizer.json"
     does_apply = is_folder if applies is None else applies
-    return Source(read_bounded(path), name, path, does_apply, bool(applies))
+    return Source(read_bounded(path), name, path, does_apply)
 
 
 def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:

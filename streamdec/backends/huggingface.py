@@ -131,16 +131,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if source.applies and self._folder is not None:
             try:
                 self._tokenizer, self.tokenizer_config_changes = apply_config(
-                    self._tokenizer,
-                    source.content,
-                    self._folder,
-                    is_asked=source.is_asked,
-                    assembled=assembled,
+                    self._tokenizer, source.content, self._folder, assembled
                 )
             except TokenizerLoadError as error:
-                if assembled is not None:
-                    raise
-                hint = "apply_tokenizer_config=False loads only the tokenizer.json"
+                file = "tokenizer.json" if assembled is None else "SentencePiece model"
+                hint = f"apply_tokenizer_config=False loads only the {file}"
                 raise type(error)(f"{error} ({hint})") from error
         return digest
 

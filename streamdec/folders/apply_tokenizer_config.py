@@ -40,12 +40,7 @@ class TokenizerConfigChanges:
 
 
 def apply_config(
-    tokenizer: Tokenizer,
-    content: bytes,
-    folder: Path,
-    *,
-    is_asked: bool,
-    assembled: FolderTokens | None = None,
+    tokenizer: Tokenizer, content: bytes, folder: Path, assembled: FolderTokens | None = None
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
     """Return the tokenizer that transformers makes from ``folder``, and what changed it.
 
@@ -53,79 +48,62 @@ def apply_config(
         tokenizer: The library's tokenizer of ``content``, which must not be used afterwards.
         content: The ``tokenizer.json``.
         folder: Its folder.
-        is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
-            between the files is rejected.
         assembled: The tokens of a folder that has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
     if transformers does not know the class. Raises NotFollowedError if the class makes its
-    tokenizer in its own way, unless ``is_asked``; :class:`~streamdec.TokenizerLoadError`, which
-    names the file, if a file is malformed or contradicts the others; and
-    :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
+    tokenizer in its own way; :class:`~streamdec.TokenizerLoadError`, which names the file, if a
+    file is malformed, or if code of the folder would use ids that the files declare in two ways;
+    and :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     tokens = assembled
     if tokens is None:
         tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-    reason, pipeline = _reason(tokens), tokens.pipeline
-    made = tokenizer
-    if not reason and pipeline is not None and tokens.is_built:
-        try:
+    name, pipeline, made, unknown = tokens.chosen.name, tokens.pipeline, tokenizer, ""
+    if tokens.chosen.unknown:
+        unknown = f"{tokens.chosen.unknown:.60}: transformers {facts().version} has no such class"
+        what = "ids and text may differ from those of transformers"
+        warn(f"{str(folder)!r}: {what}: {unknown}")
+    try:
+        _check_followed(tokens)
+        if pipeline is not None and tokens.is_built:
             made = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
-        except NotFollowedError as error:
-            reason = str(error)
-    if reason and not is_asked and not tokens.chosen.unknown:
-        raise NotFollowedError(f"{tokens.chosen.name}: {reason}")
-    is_built = made is not tokenizer
-    refuses = not is_asked and tokens.is_remote
-    to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
-    if refuses:  # its code gives other tokens no ids that are known here
+    except NotFollowedError as error:
+        raise NotFollowedError(f"{name}: {error}") from error
+    to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
+    if tokens.is_remote:  # its code gives other tokens no ids that are known here
         known = {token.content for token in tokens.declared.values()}
         known |= {t.content for t in to_add if made.token_to_id(t.content) is not None}
         to_add = [token for token in to_add if token.content in known]
-    if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
+    if tokens.is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
     if assembled is not None:
         _add_as_asked(made, tokens)
-    elif not reason and pipeline is not None:
+    elif pipeline is not None:
         set_post_processor(made, pipeline, tokens.roles)
-    changes = TokenizerConfigChanges(
-        files=tokens.files,
-        built_by=tokens.chosen.name if is_built else "",
-        not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name:.60}: {reason}",
-    )
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"
     # The code of a folder would use the declared ids. transformers loads other folders as here.
     refused = "the tokenizer is made by code in the folder, which is not run, and its files"
-    check_agreement(
-        folder,
-        tokens,
-        Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder()),
-        refused=refused if refuses else "",
-        advice=f". Pass apply_tokenizer_config=True to use the ids of {file}",
-    )
-    if changes.not_followed:
-        what = "ids and text may differ from those of transformers"
-        warn(f"{str(folder)!r}: {what}: {changes.not_followed}")
-    return made, changes
+    table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
+    check_agreement(folder, tokens, table, refused=refused if tokens.is_remote else "")
+    built_by = name if tokens.is_built else ""
+    return made, TokenizerConfigChanges(tokens.files, built_by, not_followed=unknown)
 
 
-def _reason(tokens: FolderTokens) -> str:
-    """Return why the class of the folder is not followed; empty if it is."""
-    if tokens.chosen.unknown:
-        return f"transformers {facts().version} has no such class"
+def _check_followed(tokens: FolderTokens) -> None:
+    """Raise NotFollowedError if only transformers can make what the class of the folder makes."""
     if tokens.how in ("python", "unknown"):
-        return "the class does not read a tokenizer.json"
+        raise NotFollowedError("the class does not read a tokenizer.json")
     if tokens.how == "decodes":
-        return "the class decodes in its own way"
-    pipeline = tokens.pipeline
-    if pipeline is None:
-        return "the class builds its tokenizer in its own way" if tokens.is_made else ""
-    declared = {token.content for token in tokens.to_add(())}
-    if tokens.is_built and not declared.issuperset(pipeline.data["added"]):
-        return "the class adds tokens that the files do not declare"
-    return ""
+        raise NotFollowedError("the class decodes in its own way")
+    if tokens.is_made and tokens.pipeline is None:
+        raise NotFollowedError("the class builds its tokenizer in its own way")
+    if tokens.is_built and tokens.pipeline is not None:
+        declared = {token.content for token in tokens.to_add(())}
+        if not declared.issuperset(tokens.pipeline.data["added"]):
+            raise NotFollowedError("the class adds tokens that the files do not declare")
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:

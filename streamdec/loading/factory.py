@@ -60,7 +60,7 @@ def load_tokenizer(
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 does. None means True for a folder and False for a file.
             If the tokenizer of a folder is made by code in it and the files contradict each other,
-            None raises TokenizerLoadError.
+            loading raises TokenizerLoadError.
         encoding: for a rank file only: a name in
             :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or an EncodingSpec. An unknown file
             needs it; for a file that several encodings share, the default is the first.

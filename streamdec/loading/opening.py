@@ -60,7 +60,7 @@ def open_tokenizer(
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
-            source = _source(found, applies=applies, is_asked=bool(apply_tokenizer_config))
+            source = _source(found, applies=applies)
             if source is not None:
                 told = {"format": found.format, "revision": place.revision}
                 return HybridTokenizer._of(source, options, **told)
@@ -85,7 +85,7 @@ def open_tokenizer(
     return tokenizer
 
 
-def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
+def _source(found: Detected, *, applies: bool) -> Source | None:
     """Return the ``tokenizer.json``, or the tokenizer of a SentencePiece folder.
 
     None for other files. Raises NotFollowedError if only transformers can make the tokenizer.
@@ -94,7 +94,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
     if found.format == "transformers":
         raise NotFollowedError(found.description)
     if found.format == "huggingface":
-        return Source(read_bounded(path), str(path), path, applies, is_asked)
+        return Source(read_bounded(path), str(path), path, applies)
     if found.format != "sentencepiece" or not applies:
         return None
     if (folder / "vocab.json").is_file():
@@ -103,7 +103,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    return Source(b"", str(path), path, applies, is_asked, from_sentencepiece(path))
+    return Source(b"", str(path), path, applies, from_sentencepiece(path))
 
 
 def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:
