@@ -149,7 +149,11 @@ def test_a_table_that_differs_warns_at_once(
         (None, TypeError, "^path_or_name must be a path or a name, not None$"),
         (["a"], TypeError, r"^path_or_name must be a path or a name, not \['a'\]$"),
         ('{"model": ' + "x" * 9_000, TokenizerLoadError, "^'{.{,600}$"),
-        ("model.zip", TokenizerLoadError, "^'model.zip': found a zip archive.*; supported: a Hug"),
+        (
+            "model.zip",
+            TokenizerLoadError,
+            "^'model.zip': found a file .*; supported: a Hug",
+        ),
     ],
 )
 def test_what_is_not_a_tokenizer_is_an_error(
