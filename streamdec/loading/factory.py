@@ -107,11 +107,10 @@ def load_tokenizer(
     from streamdec.core.shared_tables import route_of
     from streamdec.loading.detect import detect_format
     from streamdec.loading.opening import open_tokenizer
-    from streamdec.loading.places import DEMO, looked_up, place_of, use_instead
+    from streamdec.loading.places import DEMO, looked_up, place_of
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
-        told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"
-        raise TypeError(f"{told}{use_instead(path_or_name)}")
+        raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError(

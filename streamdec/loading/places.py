@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import read_object
 from streamdec.loading.detect import detect_format
-from streamdec.protocols import Tokenizer
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 
@@ -31,8 +30,6 @@ DEMO = Path(__file__).parent / "demo"
 """The folder of a small model's tokenizer, a part of this package."""
 VARIABLE = "STREAMDEC_MODELS"
 """The environment variable with the path of a JSON object: names to paths or names."""
-_MAX_NAME = 100
-"""The longest name of a model that is repeated in an error message."""
 HUB = "hf://"
 """Marks a name as an id of the Hub, so that it is not read as a path or as the name of a model."""
 _FILES = (
@@ -112,16 +109,6 @@ def place_of(
     return Place(folder, encoding, folder.name)
 
 
-def use_instead(given: object) -> str:
-    """Return the end of a message: how to use ``given``, if it is a tokenizer."""
-    if isinstance(given, Tokenizer):
-        return "; it is already a tokenizer of streamdec: use it directly"
-    package = type(given).__module__.partition(".")[0]
-    if package == "tokenizers" or hasattr(given, "backend_tokenizer"):
-        return "; streams accept it as it is"
-    return "; write TiktokenTokenizer(encoding)" if package == "tiktoken" else ""
-
-
 def _reasons(name: str) -> list[str]:
     """Return why ``name`` is neither a path nor a known name."""
     reasons = []
@@ -129,14 +116,10 @@ def _reasons(name: str) -> list[str]:
         detect_format(name)
     except TokenizerLoadError as error:
         reasons.append(str(error))
-    has_parts = "/" in name or os.sep in name
-    is_path = has_parts and not is_hub_id(name)
-    if is_path and name.startswith("~"):
-        reasons.append("'~' is not replaced by your home folder; write the whole path")
-    elif has_parts and not Path(name).is_absolute():
+    if not Path(name).is_absolute():
         with suppress(OSError):  # the current folder was deleted
             reasons.append(f"the current folder is {str(Path.cwd())!r}")
-    if not is_path and len(name) <= _MAX_NAME:
+    if is_hub_id(name):
         from streamdec.tokenizers.encodings import ENCODINGS
 
         known = ", ".join(ENCODINGS)
