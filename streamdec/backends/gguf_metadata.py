@@ -19,8 +19,6 @@ from streamdec.tokenizers._common import NO_TEXT
 
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
-_MAX_FLOAT = 3.4e38
-"""The largest 32-bit float, about; scores are limited to it."""
 _SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -142,4 +140,4 @@ def numbers_of(data: dict[str, Any], key: str) -> list[float]:
     kinds = (int, float)
     if not isinstance(found, list) or not all(type(item) in kinds for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of numbers")
-    return [max(-_MAX_FLOAT, min(float(item), _MAX_FLOAT)) for item in found]
+    return found

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special
+from streamdec.encoding import Special
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
@@ -171,7 +171,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(self._tokenizer, self.renumbered, self._slow_ids)
+        check = FastokensCheck(self._tokenizer, self.renumbered, super()._batch_ids)
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return
@@ -247,9 +247,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
     ) -> Sequence[Sequence[int] | bytes]:
         fast = self._fast
         if fast is not None and not any(GUARDED in text for text in texts):
-            as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
             try:
-                return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+                return fast.ids(texts, special, add_special_tokens=add_special_tokens)
             except TokenizerLibraryError as error:
                 # A failure of fastokens must not fail the request.
                 told = "%r: fastokens failed, so %s encodes this call: %s"
@@ -261,14 +260,3 @@ class HybridTokenizer(HuggingFaceTokenizer):
             if self._encoded >= WORTH:
                 self._start()
         return slow
-
-    def _slow_ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
-    ) -> list[bytes]:
-        """Return huggingface's ids of each text, four bytes each, for comparisons."""
-        found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        return [bytes(Encoding(ids)) for ids in found]

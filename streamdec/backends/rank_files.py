@@ -72,11 +72,6 @@ def _parse_line(line: bytes, name: str, number: int) -> tuple[bytes, int]:
     return token, rank
 
 
-def sha256_of(content: bytes) -> str:
-    """Return the SHA-256 of ``content`` in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
-
-
 # --- the encoding of a rank file ------------------------------------------------------------------
 
 
@@ -180,7 +175,10 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     """
     for known in spec.files:
         path = cached_file(known)
-        if path is not None and sha256_of(content := read_bounded(path)) == known.sha256:
+        if (
+            path is not None
+            and hashlib.sha256(content := read_bounded(path)).hexdigest() == known.sha256
+        ):
             return content, str(path)
     file = next((file for file in spec.files if file.url), None)
     missing = f"the rank file of {spec.name} is not in the cache"

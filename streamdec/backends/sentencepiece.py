@@ -17,13 +17,13 @@ Differences from the library:
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from typing import Any
 
 from streamdec.backends._decoder_chain import whole_decoder
-from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
@@ -72,7 +72,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
         self._content = content
-        self.sha256: str = sha256_of(content)
+        self.sha256: str = hashlib.sha256(content).hexdigest()
         """SHA-256 of the model, in hexadecimal."""
         if len(content) > MAX_MODEL:
             what = f"more than {MAX_MODEL} bytes, the limit for a SentencePiece model"

@@ -8,8 +8,9 @@ for texts under 32 KiB.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
+from streamdec.encoding import Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
@@ -51,15 +52,11 @@ class FastEncoder:
         )
 
     def ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> list[bytes]:
         """Return the ids of each text as bytes: four for each id, little-endian.
 
-        ``special`` is as for ``encode``.
+        ``special`` is ``"text"`` or ``"parse"``, as for ``encode``.
         """
         data, ends = guarded(self._encode, list(texts), add_special_tokens, special == "text")
         if len(texts) == 1:

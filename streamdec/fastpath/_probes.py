@@ -15,11 +15,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import Any, Literal
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.encoding import Encoding
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.fastpath._fastokens import (
     GUARDED,
@@ -175,7 +175,7 @@ class FastokensCheck:
     """The Hugging Face library's tokenizer of the file."""
     renumbered: Sequence[str]
     """As for ``static_faults``."""
-    slow_ids: Callable[..., list[bytes]]
+    slow_ids: Callable[..., Sequence[Sequence[int] | bytes]]
     """Encodes with the other library, as ``FastEncoder.ids`` does."""
 
     def build_and_compare(self) -> FastEncoder:
@@ -206,7 +206,7 @@ class FastokensCheck:
         added = self.tokenizer.get_added_tokens_decoder()
         special = {token_id for token_id, token in added.items() if token.special}
         spelling: list[str] = []
-        for probe, fast, slow in self._pairs(encoder, probes):
+        for probe, fast, slow in self._pairs(encoder, probes, "parse"):
             if fast != slow:
                 yield probe
             if not special.isdisjoint(Encoding(slow)):
@@ -217,26 +217,21 @@ class FastokensCheck:
         some = probes[::_EVERY]
         names = [token.content for token in added.values() if token.special]
         others = chain(
-            self._pairs(encoder, some, add_special_tokens=True),
-            self._pairs(encoder, [*spelling, *some, *names], special="text"),
+            self._pairs(encoder, some, "parse", add=True),
+            self._pairs(encoder, [*spelling, *some, *names], "text"),
         )
         yield from (probe for probe, fast, slow in others if fast != slow)
 
     def _pairs(
-        self,
-        encoder: FastEncoder,
-        probes: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Literal["parse", "text"] = "parse",
+        self, encoder: FastEncoder, probes: Sequence[str], special: Special, *, add: bool = False
     ) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield each probe, its ids by fastokens, and its ids by huggingface."""
         for start in range(0, len(probes), _PROBES_AT_ONCE):
             _go_on()
             part = probes[start : start + _PROBES_AT_ONCE]
-            found = encoder.ids(part, add_special_tokens=add_special_tokens, special=special)
-            expected = self.slow_ids(part, add_special_tokens=add_special_tokens, special=special)
-            yield from zip(part, found, expected, strict=True)
+            found = encoder.ids(part, special, add_special_tokens=add)
+            slow = self.slow_ids(part, special, add_special_tokens=add)
+            yield from zip(part, found, map(bytes, map(Encoding, slow)), strict=True)
 
 
 def _go_on() -> None:

@@ -154,9 +154,9 @@ LIES: dict[str, Callable[[bytes, str, dict[str, Any]], bytes]] = {
 def lie(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     honest = FastEncoder.ids
 
-    def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
-        found = zip(texts, honest(self, texts, **mode), strict=True)
-        return [LIES[way](ids, text, {"special": "parse"} | mode) for text, ids in found]
+    def lying(self: FastEncoder, texts: list[str], special: Special, **mode: Any) -> list[bytes]:
+        found = zip(texts, honest(self, texts, special, **mode), strict=True)
+        return [LIES[way](ids, text, {"special": special} | mode) for text, ids in found]
 
     monkeypatch.setattr(FastEncoder, "ids", lying)
 
