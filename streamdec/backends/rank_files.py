@@ -175,10 +175,8 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     """
     for known in spec.files:
         path = cached_file(known)
-        if (
-            path is not None
-            and hashlib.sha256(content := read_bounded(path)).hexdigest() == known.sha256
-        ):
+        content = b"" if path is None else read_bounded(path)
+        if hashlib.sha256(content).hexdigest() == known.sha256:
             return content, str(path)
     file = next((file for file in spec.files if file.url), None)
     missing = f"the rank file of {spec.name} is not in the cache"
