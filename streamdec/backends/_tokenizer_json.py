@@ -60,20 +60,20 @@ def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
     return Source(read_bounded(path), name, path, does_apply)
 
 
-def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
-    """Return a tokenizer without truncation and padding, and its renumbered tokens.
+def parse(content: bytes, name: str) -> Tokenizer:
+    """Return a tokenizer without truncation and padding.
 
-    Warns about added tokens whose ids differ from those in the file, and returns them. Raises
+    Warns about added tokens whose ids differ from those in the file. Raises
     :class:`TokenizerLoadError` if it is malformed.
     """
-    declared = list(_declared(content))
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer, _with_other_ids(declared, tokenizer, name)
+    _check_ids(_declared(content), tokenizer, name)
+    return tokenizer
 
 
 def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
@@ -87,10 +87,8 @@ def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
         warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
 
 
-def _with_other_ids(
-    declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str
-) -> list[str]:
-    """Warn about added tokens whose ids differ from those in the file; return them.
+def _check_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str) -> None:
+    """Warn about added tokens whose ids differ from those in the file.
 
     The library silently assigns the next free id instead of the declared one.
     """
@@ -100,7 +98,6 @@ def _with_other_ids(
         told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
         shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
         warn(f"{name}: {len(others)} added tokens have other ids than the file says: {shown}")
-    return others
 
 
 def _declared(content: bytes) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,7 @@ from streamdec.tokenizers._common import (
 __all__ = ["HuggingFaceTokenizer"]
 
 _KEPT = (
-    *("_tokenizer", "name", "_folder", "_file_hash", "renumbered"),
+    *("_tokenizer", "name", "_folder", "_file_hash"),
     *("tokenizer_config_changes", "_roles", "_chat"),
 )
 """The pickled state."""
@@ -97,8 +97,6 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     """Hash of the file with the vocabulary; empty without a file, or if the vocabulary is small."""
     _roles: Mapping[str, str] | None = None
     """The role tokens; None if the files beside the tokenizer.json are read for them."""
-    renumbered: Sequence[str] = ()
-    """Added tokens to which the library assigned other ids than the file declares."""
 
     def __init__(
         self,
@@ -121,7 +119,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         shown = self.name if source.path is None else repr(str(source.path))
         if source.made is None:
             digest = hashlib.sha256(source.content).hexdigest()
-            self._tokenizer, self.renumbered = parse(source.content, shown)
+            self._tokenizer = parse(source.content, shown)
             switch_off_dropout(self._tokenizer, shown)
         else:
             self._tokenizer, assembled, digest = source.made
@@ -316,10 +314,7 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         return inner, name
     # The tokenizer of fastokens, which replaces the library's: its JSON is read.
     if callable(to_str := getattr(inner, "to_str", None)):
-        tokenizer, renumbered = parse(to_str().encode(), name)
-        if renumbered:
-            raise TokenizerLoadError(f"{name}: {UNFAITHFUL}")
-        return tokenizer, name
+        return parse(to_str().encode(), name), name
     raise TypeError(
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"

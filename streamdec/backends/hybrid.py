@@ -171,7 +171,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(self._tokenizer, self.renumbered, super()._batch_ids)
+        check = FastokensCheck(self._tokenizer, super()._batch_ids)
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return

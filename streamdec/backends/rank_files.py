@@ -23,8 +23,6 @@ from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from streamdec.tokenizers.folder_files import read_bounded
 
-MAX_TOKEN = 2**14
-"""Bytes of a token; the longest known has 2,048. fastokens takes quadratic time for a token."""
 _CACHES = ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
 _MAX_CHARS = 400_000
 _MAX_RUN = 25_000
@@ -142,10 +140,7 @@ def with_declared(
 
 
 def check_ranks(ranks: Mapping[bytes, int], spec: EncodingSpec, name: str) -> None:
-    """Raise TokenizerLoadError for ranks that make a library panic or take long."""
-    if (longest := max(map(len, ranks))) > MAX_TOKEN:
-        what = f"a token of {longest} bytes, and at most {MAX_TOKEN} are allowed"
-        raise TokenizerLoadError(f"{name}: it has {what}")
+    """Raise TokenizerLoadError for ranks that make a library panic."""
     if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
         what = f"{len(missing)} bytes have no token, such as {missing[0]:#04x}"
         raise TokenizerLoadError(f"{name}: {what}")

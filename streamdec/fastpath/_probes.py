@@ -71,13 +71,8 @@ SAMPLE_TEXTS = (
 _AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
 
 
-def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the reasons not to use fastokens for this file.
-
-    ``renumbered`` are added tokens whose ids in ``tokenizer`` differ from those in the file.
-    """
-    if renumbered:
-        yield f"the id of the added token {renumbered[0]!r:.60} is not the declared one"
+def static_faults(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the reasons not to use fastokens for this file."""
     added = list(tokenizer.get_added_tokens_decoder().values())
     spaced = [token for token in added if token.content[:1].isspace()]
     if spaced and any(token.lstrip or token.rstrip for token in added):
@@ -173,8 +168,6 @@ class FastokensCheck:
 
     tokenizer: Tokenizer
     """The Hugging Face library's tokenizer of the file."""
-    renumbered: Sequence[str]
-    """As for ``static_faults``."""
     slow_ids: Callable[..., Sequence[Sequence[int] | bytes]]
     """Encodes with the other library, as ``FastEncoder.ids`` does."""
 
@@ -187,7 +180,7 @@ class FastokensCheck:
         import_fastokens()
         try:
             # A library may fail on a probe.
-            fault = next(static_faults(self.tokenizer, self.renumbered), None)
+            fault = next(static_faults(self.tokenizer), None)
             if fault is not None:
                 raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
             text = guarded(self.tokenizer.to_str)

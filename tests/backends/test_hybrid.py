@@ -20,7 +20,7 @@ from streamdec.backends import hybrid as hybrid_module
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
 from streamdec.encoding import Special
-from streamdec.errors import TokenizerLibraryError
+from streamdec.errors import StreamdecWarning, TokenizerLibraryError
 from streamdec.fastpath import _probes
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.tokenizers.tokenizer_report import FastMode
@@ -64,6 +64,18 @@ def test_ids_are_those_of_the_slow_encoder(text: str, add: bool, special: Specia
     assert found == slow().encode(text, add_special_tokens=add, special=special)
     assert found.offsets == slow().encode(text, add_special_tokens=add, special=special).offsets
     assert hybrid().decode(found.ids) == slow().decode(found.ids)
+
+
+@needs_fastokens
+def test_ids_that_the_library_assigned_are_those_of_the_fast_encoder() -> None:
+    """The file declares another one: there is a hole before it."""
+    [last] = json.loads(byte_level())["added_tokens"][-1:]
+    far = last | {"id": last["id"] + 50, "content": "<far>"}
+    file = byte_level(added_tokens=[*json.loads(byte_level())["added_tokens"], far])
+    with pytest.warns(StreamdecWarning, match=f"'<far>' is {last['id'] + 1}, not {far['id']}"):
+        tokenizer = HybridTokenizer(file, fast="now")
+    assert tokenizer.report.active == "fastokens"
+    assert tokenizer.encode("<far>").ids == (last["id"] + 1,)
 
 
 @needs_fastokens

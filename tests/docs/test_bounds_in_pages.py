@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from streamdec.backends import gguf_metadata, rank_files, tekken
+from streamdec.backends import gguf_metadata, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
 from streamdec.core import since, snapshots, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
@@ -44,7 +44,6 @@ OF_SECURITY = [
     f"{folder_files.MAX_FILE // MIB} MiB (`MAX_FILE`)",
     f"makes of one character | {trial_main.MAX_GROWTH:,} characters",
     f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
-    f"a token of a rank file or a Tekken file | {rank_files.MAX_TOKEN:,} bytes",
     f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
     f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
     f"the metadata of a GGUF file | {gguf_metadata.MAX_METADATA // MIB} MiB |",
