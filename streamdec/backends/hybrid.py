@@ -38,7 +38,6 @@ WORTH = 2**18
 """The code points that are encoded before fastokens is built in the background. It is then repaid
 within ten texts of this length: huggingface needs 0.7 µs for a code point, and the build 0.6 to 2
 seconds."""
-_INLINE_CHARS = 32_768
 _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
 _SAME = "the same ids for a few thousand strings; huggingface encodes texts with U+180E"
@@ -119,29 +118,16 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast: FastMode | None = None,
         apply_tokenizer_config: bool | None = None,
     ) -> None:
-        self._load(read_source(source, apply_tokenizer_config), FastOptions.of(fast))
+        self._load(read_source(source, apply_tokenizer_config), FastOptions.of(fast), "huggingface")
 
-    @classmethod
-    def _of(cls, source: Source, options: FastOptions, **report: Any) -> Self:
-        """Return the tokenizer of ``source``.
-
-        ``options`` are checked, and ``report`` has fields of the report. Raises the errors of
-        :class:`~streamdec.HuggingFaceTokenizer`.
-        """
-        self = cls.__new__(cls)
-        self._load(source, options, **report)
-        return self
-
-    def _load(self, source: Source, options: FastOptions, **report: Any) -> None:
-        told: dict[str, Any] = {
-            "format": "huggingface",
-            "requested": options.fast,
-            "active": "huggingface",
-            "reason": _OFF,
-            "sha256": self._take(source),
-        }
-        self.report = TokenizerReport(**told | report)
+    def _load(
+        self, source: Source, options: FastOptions, form: str, revision: str | None = None
+    ) -> Self:
+        """Load ``source``, a file of the format ``form``; return this tokenizer."""
+        digest = self._take(source)
+        self.report = TokenizerReport(form, options.fast, "huggingface", _OFF, digest, revision)
         self._begin_trial(options)
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, and how it was loaded."""
@@ -224,7 +210,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
         except (MissingExtraError, TokenizerLoadError) as error:
             self._fall_back(error)
         else:
-            self.inline_chars = _INLINE_CHARS
             self._fast = encoder
             self.report = replace(self.report, active="fastokens", reason=_SAME)
         finally:

@@ -75,8 +75,6 @@ class TiktokenTokenizer(BaseTokenizer):
 
     tokenizer_type = "tiktoken"
 
-    inline_chars: int = 4096
-
     sha256: str | None
     """SHA-256 of the rank file, in hexadecimal; None without a file."""
     _declared: FolderTokens | None

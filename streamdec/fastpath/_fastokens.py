@@ -8,7 +8,6 @@ for texts under 32 KiB.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from streamdec.encoding import Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
@@ -27,11 +26,6 @@ class Stopped(Exception):  # noqa: N818 (not an error)
     """The program is ending, so nothing will be encoded."""
 
 
-def import_fastokens() -> Any:
-    """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
-    return library("fastokens", "fast", "faster encoding needs")
-
-
 class FastEncoder:
     """The encoder of fastokens, without truncation and padding.
 
@@ -40,7 +34,7 @@ class FastEncoder:
     """
 
     def __init__(self, text: str) -> None:
-        made = import_fastokens().Tokenizer
+        made = library("fastokens", "fast", "faster encoding needs").Tokenizer
         try:
             tokenizer = guarded(made.from_json_str, text)
             guarded(tokenizer.no_truncation)

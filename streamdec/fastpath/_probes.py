@@ -21,12 +21,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath._fastokens import (
-    GUARDED,
-    FastEncoder,
-    Stopped,
-    import_fastokens,
-)
+from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.tokenizers._common import guarded, state_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
@@ -177,7 +172,6 @@ class FastokensCheck:
         Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
         no such encoder, and :class:`Stopped` if the main thread ended.
         """
-        import_fastokens()
         try:
             # A library may fail on a probe.
             fault = next(static_faults(self.tokenizer), None)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,6 @@ _COMPARED = ("bos_token", "eos_token", "pad_token")
 _MARKER = re.compile(r"[<\[].*[>\]]", re.DOTALL)
 """The spelling of tokens that are not text."""
 _SHOWN = 3
-_MOST = 1_000
 
 
 class Table(NamedTuple):
@@ -94,7 +93,7 @@ def check_agreement(folder: Path, tokens: FolderTokens, table: Table, *, refused
         _of_merges(merges, vocab, table),
         *(_of_roles(folder, file, tokens.roles, table) for file in _OF_MODEL),
     )
-    found = [*islice(differences, _MOST)]
+    found = [*differences]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     listed = "; ".join(found[:_SHOWN]) + more
     if found and refused:

@@ -62,8 +62,8 @@ def open_tokenizer(
         try:
             source = _source(found, applies=applies)
             if source is not None:
-                told = {"format": found.format, "revision": place.revision}
-                return HybridTokenizer._of(source, options, **told)
+                made = HybridTokenizer.__new__(HybridTokenizer)
+                return made._load(source, options, found.format, place.revision)
             tokenizer = _of_other_format(found)
         except NotFollowedError as error:
             reason = str(error)

@@ -44,7 +44,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     """How it was loaded. Only a :class:`~streamdec.tokenizers.HybridTokenizer` and a tokenizer of
     ``load_tokenizer`` have this attribute."""
 
-    inline_chars: int = 512
+    inline_chars: int = 2_048
     """Async calls encode texts of up to this many code points on the event loop, because a thread
     would cost more."""
 
