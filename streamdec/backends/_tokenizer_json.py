@@ -60,11 +60,11 @@ def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
     return Source(read_bounded(path), name, path, does_apply)
 
 
-def parse(content: bytes, name: str) -> Tokenizer:
+def parse(content: bytes, name: str, *, refuses: bool = False) -> Tokenizer:
     """Return a tokenizer without truncation and padding.
 
     Warns about added tokens whose ids differ from those in the file. Raises
-    :class:`TokenizerLoadError` if it is malformed.
+    :class:`TokenizerLoadError` if it is malformed, and with ``refuses`` also for such tokens.
     """
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
@@ -72,7 +72,10 @@ def parse(content: bytes, name: str) -> Tokenizer:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    _check_ids(_declared(content), tokenizer, name)
+    if told := _other_ids(_declared(content), tokenizer):
+        if refuses:
+            raise TokenizerLoadError(f"{name}: {told}")
+        warn(f"{name}: {told}")
     return tokenizer
 
 
@@ -87,17 +90,17 @@ def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
         warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
 
 
-def _check_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str) -> None:
-    """Warn about added tokens whose ids differ from those in the file.
+def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    """Say which added tokens have other ids than in the file; empty if none has.
 
     The library silently assigns the next free id instead of the declared one.
     """
     wanted = {token["content"]: token.get("id") for token in declared}
     others = [text for text, i in wanted.items() if tokenizer.token_to_id(text) != i]
-    if others:
-        told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
-        shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
-        warn(f"{name}: {len(others)} added tokens have other ids than the file says: {shown}")
+    told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
+    shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
+    what = f"{len(others)} added tokens have other ids than the file says"
+    return f"{what}: {shown}" if others else ""
 
 
 def _declared(content: bytes) -> Iterator[dict[str, Any]]:

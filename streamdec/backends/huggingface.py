@@ -314,7 +314,7 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         return inner, name
     # The tokenizer of fastokens, which replaces the library's: its JSON is read.
     if callable(to_str := getattr(inner, "to_str", None)):
-        return parse(to_str().encode(), name), name
+        return parse(to_str().encode(), name, refuses=True), name
     raise TypeError(
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"
