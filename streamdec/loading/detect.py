@@ -65,13 +65,7 @@ _BEGINNINGS: dict[bytes, Format | str] = {
 _IN_JSON: dict[bytes, Format | str] = {
     rb'"model"\s*:\s*\{': "huggingface",
     rb'"default_num_special_tokens"\s*:\s*[0-9]': "tekken",
-    rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:': (
-        "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
-    ),
-    rb'(?s:\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z)': (
-        "a vocabulary without a way to split a text (give the path of its folder)"
-    ),
-    b"": 'JSON without a "model"',
+    b"": 'JSON without a "model" (of a part of a tokenizer, give the folder)',
 }
 """The same for JSON: what is anywhere in it."""
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")

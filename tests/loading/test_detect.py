@@ -58,9 +58,7 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
         (b"{\xff}", 'JSON without a "model"'),
-        (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
-        (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
-        (json.dumps({'"a': 0, "b": 1}).encode("utf-8-sig"), "a vocabulary"),
+        (b'{"model_max_length": 1024}', 'JSON without a "model" (of a part of a tokenizer, give the folder)'),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
@@ -141,7 +139,7 @@ def test_no_more_is_read_than_a_tokenizer_has(
     monkeypatch.setattr(detect, "MAX_FILE", 1_000_000)
     late = b'{"x": "' + b"y" * 2_000_000 + b'", "model": {}}'
     (tmp_path / "t").write_bytes(late)
-    assert found(tmp_path / "t").endswith('JSON without a "model"')
+    assert found(tmp_path / "t").startswith('JSON without a "model"')
 
 
 @pytest.mark.parametrize("name", ["missing", "missing/t.json", "a\0b", "x" * 3000, "link"])
