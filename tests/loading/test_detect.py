@@ -58,7 +58,10 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
         (b"{\xff}", 'JSON without a "model"'),
-        (b'{"model_max_length": 1024}', 'JSON without a "model" (of a part of a tokenizer, give the folder)'),
+        (
+            b'{"model_max_length": 1024}',
+            'JSON without a "model" (of a part of a tokenizer, give the folder)',
+        ),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
