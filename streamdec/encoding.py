@@ -34,6 +34,9 @@ class _Source(Protocol):
     def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
         """Return the start and end of each token in ``encoding.text``, in code points."""
 
+    def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
+        """Return the start and end of each token in the UTF-8 of ``encoding.text``."""
+
 
 @final
 class Encoding:
@@ -136,10 +139,15 @@ class Encoding:
 
         >>> from streamdec import MockTokenizer
         >>> encoding = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]).encode("café")
-        >>> encoding.offsets
-        ((0, 3), (3, 4), (3, 4))
+        >>> encoding.offsets, encoding.byte_offsets
+        (((0, 3), (3, 4), (3, 4)), ((0, 3), (3, 4), (4, 5)))
         """
         return tuple(self._known_source.offsets_of(self))
+
+    @cached_property
+    def byte_offsets(self) -> tuple[Span, ...]:
+        """The start and end of each token in the UTF-8 of the text, as ``offsets``."""
+        return tuple(self._known_source.byte_offsets_of(self))
 
     @property
     def _known_source(self) -> _Source:

@@ -50,6 +50,7 @@ def test_tokens_and_offsets_are_made_when_asked_for() -> None:
     assert encoding.ids == (0, 1, 2, 3, 0)
     assert encoding.tokens == ("a", "é", "\\xf0\\x9f", "\\x98\\x8b", "a")
     assert encoding.offsets == ((0, 1), (1, 2), (2, 3), (2, 3), (3, 4))
+    assert encoding.byte_offsets == ((0, 1), (1, 3), (3, 5), (5, 7), (7, 8))
 
 
 def test_a_pickled_encoding_keeps_what_was_asked_for() -> None:

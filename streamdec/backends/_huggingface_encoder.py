@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Tokenizer
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.locks import cached_property
-from streamdec.tokenizers._base import BaseTokenizer, Span
+from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans
 from streamdec.tokenizers._common import guarded
 
 UNFAITHFUL = "the library cannot copy this tokenizer: the copy has other added tokens"
@@ -176,6 +176,22 @@ class HuggingFaceEncoder(BaseTokenizer):
         if tuple(result.ids) != encoding.ids:
             raise EncodeError("the text now has other ids: the tokenizer was changed")
         return list(result.offsets)
+
+    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
+        """Return each token's start and end in the UTF-8 of the text of ``encoding``.
+
+        They are exact if the tokens' bytes are the text and the library trims no white space.
+        Otherwise they are those of whole characters. Raises the errors of :meth:`offsets_of`.
+        """
+        spans = byte_spans(encoding.text or "", encoding.offsets)
+        if encoding.add_special_tokens:
+            return spans
+        try:
+            exact = super().byte_offsets_of(encoding)
+        except EncodeError:
+            return spans
+        within = (a <= c and d <= b for (a, b), (c, d) in zip(spans, exact, strict=True))
+        return exact if all(within) else spans
 
     # --- the library's tokenizer with other settings ----------------------------------------------
 

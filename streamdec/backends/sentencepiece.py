@@ -29,7 +29,7 @@ from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadEr
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
-from streamdec.tokenizers._base import BaseTokenizer, Span, character_spans
+from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans, character_spans
 from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import content_of
@@ -269,14 +269,14 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     # --- offsets ----------------------------------------------------------------------------------
 
-    def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return each token's start and end in the text of ``encoding``, in code points.
+    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
+        """Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
-        If the model normalized the text, they are the library's. Raises
+        If the model normalized the text, they are the library's offsets of whole characters. Raises
         :class:`~streamdec.errors.EncodeError` if the encoding has no text.
         """
         try:
-            return super().offsets_of(encoding)
+            return super().byte_offsets_of(encoding)
         except EncodeError:
             if encoding.text is None:
                 raise
@@ -288,7 +288,8 @@ class SentencePieceTokenizer(BaseTokenizer):
             spans += [(start + first, start + last) for first, last in found]
             start += len(part)
         before, after = map(len, self._added) if encoding.add_special_tokens else (0, 0)
-        return [(0, 0)] * before + spans + [(start, start)] * after
+        spans = [(0, 0)] * before + spans + [(start, start)] * after
+        return byte_spans(text, spans)
 
     def _spans(self, text: str) -> list[Span]:
         """Return the places of the tokens of plain ``text`` in code points."""

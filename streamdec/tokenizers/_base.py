@@ -296,11 +296,10 @@ class BaseTokenizer(ChatTokenizer, ABC):
 
     # --- where each token is ----------------------------------------------------------------------
 
-    def offsets_of(self, encoding: Encoding) -> list[Span]:
-        """Return each token's start and end in the text of ``encoding``, in code points.
+    def byte_offsets_of(self, encoding: Encoding) -> list[Span]:
+        r"""Return each token's start and end in the UTF-8 of the text of ``encoding``.
 
-        ``encoding.offsets`` is the cached result. A token with a part of a character spans the
-        whole character. An added token has an empty span.
+        ``encoding.byte_offsets`` is the cached result. An added token has an empty span.
 
         Raises :class:`~streamdec.errors.EncodeError` if the encoding has no text, or if the tokens
         do not spell it because it was normalized.
@@ -320,8 +319,15 @@ class BaseTokenizer(ChatTokenizer, ABC):
             raise EncodeError("the tokens do not spell the text: it was normalized")
         ends = accumulate(map(len, data), initial=0)
         places = [max(place - shift, 0) for place in ends]
-        spans = [(0, 0)] * before + [*pairwise(places)] + [(len(text), len(text))] * after
-        return character_spans(encoding.text, spans)
+        return [(0, 0)] * before + [*pairwise(places)] + [(len(text), len(text))] * after
+
+    def offsets_of(self, encoding: Encoding) -> list[Span]:
+        """Return each token's start and end in the text of ``encoding``, in code points.
+
+        ``encoding.offsets`` is the cached result. A token with a part of a character spans the
+        whole character. Raises what :meth:`byte_offsets_of` raises.
+        """
+        return character_spans(encoding.text or "", self.byte_offsets_of(encoding))
 
     # --- decoding ---------------------------------------------------------------------------------
 
@@ -390,6 +396,12 @@ def character_spans(text: str, spans: Sequence[Span]) -> list[Span]:
     # For each byte the index of its character; for the end the number of them.
     of_byte = [i for i, char in enumerate(text) for _ in char.encode()] + [len(text)]
     return [(of_byte[a], of_byte[b - 1] + 1 if b > a else of_byte[a]) for a, b in spans]
+
+
+def byte_spans(text: str, spans: Iterable[Span]) -> list[Span]:
+    """Convert spans of characters to spans of their bytes in UTF-8."""
+    places = [0, *accumulate(len(letter.encode()) for letter in text)]
+    return [(places[start], places[end]) for start, end in spans]
 
 
 def _listed(texts: Iterable[str]) -> list[str]:

@@ -270,6 +270,9 @@ def check_alike(
     assert found.offsets == tuple(expected.offsets)
     assert found.tokens == tuple(map(theirs.id_to_token, expected.ids))
     assert ours.encode_batch([text, text], add_special_tokens=add, special=special) == [found] * 2
+    data = text.encode()
+    for (start, end), (byte_start, byte_end) in zip(found.offsets, found.byte_offsets, strict=True):
+        assert data[byte_start:byte_end] in text[start:end].encode()
 
 
 def test_size_and_ids_of_real_files_are_the_librarys(real_file: Path) -> None:

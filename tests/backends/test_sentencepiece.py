@@ -181,7 +181,7 @@ def test_offsets_count_special_tokens_and_those_that_are_added() -> None:
     starts = [start for start, _ in encoding.offsets]
     assert starts == sorted(starts)
     plain = ours.encode("the é")  # the model adds a space
-    assert (plain.offsets[0][0], plain.offsets[-1][1]) == (0, 5)
+    assert (plain.offsets[0][0], plain.offsets[-1][1], plain.byte_offsets[-1][1]) == (0, 5, 6)
 
 
 def test_roles_are_those_of_the_model() -> None:
