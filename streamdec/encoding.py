@@ -61,15 +61,12 @@ class Encoding:
     ((1, 2, 3), 3, 12)
     """
 
-    # One of these is set at first; the other is computed when it is used.
-    _data: bytes | None = None
     _ids: tuple[int, ...] | None = None
-    _source: _Source | None
     text: str | None
     """The text that was encoded; None if it was not given."""
-    add_special_tokens: bool = False
+    add_special_tokens: bool
     """Whether special tokens were added around it."""
-    special: Special = "parse"
+    special: Special
     """How special tokens in it were encoded."""
 
     def __init__(
@@ -95,8 +92,7 @@ class Encoding:
         """The token ids, as integers; ``buffer`` has them without a copy."""
         if self._ids is None:
             # Not a cached_property, which takes a lock in 3.11; nor an iteration over the buffer.
-            data = bytes(self)
-            self._ids = struct.unpack(f"<{len(data) // 4}I", data)
+            self._ids = struct.unpack(f"<{len(self)}I", self._data)
         return self._ids
 
     @property
@@ -106,8 +102,6 @@ class Encoding:
 
     def __bytes__(self) -> bytes:
         """The ids, four bytes each, little-endian."""
-        if self._data is None:
-            self._data = _little_endian(array("I", self._ids or ()))
         return self._data
 
     def __len__(self) -> int:
@@ -163,16 +157,6 @@ class Encoding:
                 "encode the text again for tokens and offsets"
             )
         return self._source
-
-
-def encoding_of(ids: list[int], text: str, source: _Source) -> Encoding:
-    """Return an Encoding of ids from a library; nothing is checked.
-
-    It skips the constructor, which takes as long as encoding a short text.
-    """
-    made = Encoding.__new__(Encoding)
-    made._ids, made._source, made.text = tuple(ids), source, text
-    return made
 
 
 def _little_endian(ids: array[int]) -> bytes:

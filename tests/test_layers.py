@@ -67,10 +67,11 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     # FastAPI accepts only responses of its class.
     "starlette": ("streamdec.server", "streamdec.integrations._starlette"),
     "tiktoken": ("streamdec.backends",),
-    # compat stands in for a class of the library; testing makes tokenizers for backends.
+    # bench compares with its stream; compat stands in for a class of the library; testing makes
+    # tokenizers for backends.
     "tokenizers": (
         *("streamdec.backends", "streamdec.folders", "streamdec.fastpath"),
-        *("streamdec.compat", "streamdec.testing"),
+        *("streamdec.bench", "streamdec.compat", "streamdec.testing"),
     ),
 }
 """Third-party packages, and the only packages of streamdec that import them."""

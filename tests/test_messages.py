@@ -217,7 +217,6 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
                 "clean_up_tokenization_spaces": opened(clean_up_tokenization_spaces="false"),
                 "ignore_eos": opened(ignore_eos="false"),
                 "starts_inside": opened(starts_inside="false"),
-                "strict": partial(load_tokenizer, "no/model", strict="false"),
                 "allow_download": partial(load_tokenizer, "no/model", allow_download="false"),
             }.items()
         ),

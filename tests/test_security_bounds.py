@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamdec import StopConditions, TokenizerLoadError, load_tokenizer
-from streamdec.backends.rank_files import MAX_TOKEN
 from streamdec.backends.tekken import MAX_SPECIAL, TekkenTokenizer
-from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.core.patterns.compile import (
     MAX_AGES,
     MAX_PARTS,
@@ -23,7 +21,6 @@ from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight import snapshot
 from streamdec.preflight.snapshot import MAX_TEMPLATES, Templates, open_snapshot
 from streamdec.tokenizers import detect_format
-from streamdec.tokenizers.encodings import EncodingSpec
 from tests.cli.running import TOKENIZER
 from tests.support import files
 
@@ -117,17 +114,6 @@ def test_the_special_tokens_of_a_tekken_file() -> None:
     data = files.tekken(num_special=MAX_SPECIAL + 1)
     with pytest.raises(TokenizerLoadError, match=f"at most {MAX_SPECIAL} are allowed"):
         TekkenTokenizer(json.dumps(data).encode())
-
-
-def test_the_tokens_of_a_rank_file() -> None:
-    spec = EncodingSpec("mine", r"\w+|.")
-    for size in (MAX_TOKEN, MAX_TOKEN + 1):
-        content = files.rank_file({**files.small_ranks(), b"a" * size: 900})
-        if size <= MAX_TOKEN:
-            TiktokenTokenizer(content, encoding=spec)
-            continue
-        with pytest.raises(TokenizerLoadError, match=f"at most {MAX_TOKEN} are allowed"):
-            TiktokenTokenizer(content, encoding=spec)
 
 
 def test_the_size_of_a_tokenizer_config(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Kit:
         return module
 
     def tokenizer(self, path: Path) -> Any:
-        """Return the tokenizer of a ``tokenizer.json`` that the peers use, with its special tokens."""
+        """Return the tokenizer of a file that the peers use, with its special tokens."""
         if path not in self._tokenizers:
             added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
             special = [each.content for each in added if each.special]

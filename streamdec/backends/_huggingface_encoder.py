@@ -9,9 +9,9 @@ No table of the library says which tokens ``decode`` skips, so it decodes with a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from itertools import islice
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -81,30 +81,26 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.
 
-        A token that has no text alone is also decoded between, and before, other tokens: a CTC pad
-        is between two equal ones, and Metaspace removes the first space.
+        It is decoded between two tokens: a CTC pad has no text, but separates equal ones, and
+        Metaspace removes the first space.
         """
-        contexts = [((i,), (i,)) for i in self._neighbours] + [((), (i,)) for i in self._neighbours]
-        # An unknown decoder may panic on an empty list.
-        for before, after in [((), ()), *contexts] if self.rules is not None else contexts:
-            with suppress(TokenizerLibraryError):
-                ids = [*before, token_id, *after]
-                shown = self._decode(ids, False)
-                if shown != self._decode(ids, True):
-                    return True
-                if shown != self._decode([*before, *after], False):
-                    return False
+        around = self._neighbour
+        ids = [*around, token_id, *around]
+        with suppress(TokenizerLibraryError):
+            shown = self._decode(ids, False)
+            if shown != self._decode(ids, True):
+                return True
+            if shown != self._decode([*around, *around], False):
+                return False
         # It never has text, so the answer does not matter.
         return token_id in self._special_ids
 
     @cached_property
-    def _neighbours(self) -> list[int]:
-        """Ordinary tokens, one with a space, and the first byte of a character."""
-        known = {i: self.id_to_token(i) for i in range(1000) if i not in self._added_tokens}
-        texts = {i: text for i, text in known.items() if text and text not in self._added_texts}
-        spaced = [i for i, text in texts.items() if "\u2581" in text]
-        lead = self.token_to_id("<0xC3>")
-        return [*[*texts][:2], *spaced[:1], *([] if lead is None else [lead])]
+    def _neighbour(self) -> list[int]:
+        """An ordinary token with text; empty if none is found."""
+        names = ((i, self.id_to_token(i)) for i in range(1000) if i not in self._added_tokens)
+        known = (i for i, name in names if name and name not in self._added_texts)
+        return [*islice(known, 1)]
 
     # --- ids --------------------------------------------------------------------------------------
 
@@ -112,21 +108,14 @@ class HuggingFaceEncoder(BaseTokenizer):
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
         """Return the ids of each text, never truncated and never padded."""
-        if special == "text" and self._ids_of_words:
-            for text, ids in self._pairs(texts, "text"):
-                if found := self._words_in(text, ids):
-                    told = (
-                        "the text has special tokens that its model cannot encode as ordinary text"
-                    )
-                    raise EncodeError(f"{told}: {self._listed(found)}")
-        elif special == "forbid":
-            pairs = [*self._pairs(texts, "parse")]
+        how: Special = "text" if special == "text" else "parse"
+        if special != "parse":
+            pairs = [*self._pairs(texts, how)]
             for text, ids in pairs:
-                self._forbid(text, ids)
+                self._refuse(text, ids, special)
             if not add_special_tokens:
                 return [bytes(ids) for _, ids in pairs]
-            special = "parse"
-        return self._batch_ids(texts, special, add_special_tokens=add_special_tokens)
+        return self._batch_ids(texts, how, add_special_tokens=add_special_tokens)
 
     def _pairs(self, texts: Sequence[str], special: Special) -> Iterator[tuple[str, Encoding]]:
         found = self._batch_ids(texts, special, add_special_tokens=False)
@@ -142,48 +131,33 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     # --- special tokens in a text -----------------------------------------------------------------
 
-    def _forbid(self, text: str, ids: Encoding) -> None:
-        """Raise EncodeError if ``text``, which has these ids, spells a special token.
+    def _refuse(self, text: str, ids: Encoding, special: Special) -> None:
+        """Raise EncodeError if ``text``, which has these ids, has special tokens.
 
-        The ids must also differ from those of plain text, because the unknown token may be special
-        and occur in plain text.
+        For ``"forbid"``, the ids must also differ from those of plain text, because the unknown
+        token may be special and occur in plain text.
         """
-        found = self._special_in(ids)
+        found = self._special_ids.intersection(ids.buffer)
         if not found:
             return
-        [(_, plain)] = self._pairs([text], "text")
-        words = self._words_in(text, ids)
-        if words or ids != plain:
-            spelled = words or (found - self._special_in(plain)) or found
-            told = "the text contains special tokens, which are forbidden"
-            raise EncodeError(f"{told}: {self._listed(spelled)}")
-
-    def _words_in(self, text: str, ids: Encoding) -> frozenset[int]:
-        """Return the special tokens that ``text`` spells and that its plain encoding has."""
-        found = self._special_in(ids) & self._ids_of_words
-        return frozenset(i for i in found if (self.id_to_token(i) or "") in text)
+        # Such a token may be a word of the model, such as T5's <extra_id_0>. Texts that spell it
+        # are then encoded to it in every mode.
+        spelled = {i for i in found - self._unknown if (self.id_to_token(i) or "") in text}
+        told = "special tokens that its model cannot encode as ordinary text"
+        if special == "forbid":
+            told = "special tokens, which are forbidden"
+            [(_, plain)] = self._pairs([text], "text")
+            if not spelled and ids != plain:
+                spelled = {*found}
+        if spelled:
+            shown = ", ".join(repr(self.id_to_token(i)) for i in sorted(spelled)[:3])
+            raise EncodeError(f"the text has {told}: {shown}")
 
     @cached_property
-    def _ids_of_words(self) -> frozenset[int]:
-        """Special tokens that are also words of the model, such as T5's ``<extra_id_0>``.
-
-        Texts that spell them are encoded to them in every mode. Each candidate is tested once.
-        """
-        name_of = self._tokenizer.model.id_to_token
-        names = [name for i in self._special_ids if (name := name_of(i))]
-        if not names:
-            return frozenset()
-        texts = [frame.format(name) for name in names for frame in ("{}", "a {} b")]
-        ask = partial(HuggingFaceEncoder._batch_ids, self)
-        found = ask([*texts, _UNKNOWN], "text", add_special_tokens=False)
-        *special, unknown = (self._special_in(Encoding(ids)) for ids in found)
-        return frozenset[int]().union(*special) - unknown
-
-    def _special_in(self, ids: Encoding) -> frozenset[int]:
+    def _unknown(self) -> frozenset[int]:
+        """The special tokens that stand for what has no token."""
+        [(_, ids)] = self._pairs([_UNKNOWN], "text")
         return self._special_ids.intersection(ids.buffer)
-
-    def _listed(self, token_ids: Collection[int]) -> str:
-        return ", ".join(repr(self.id_to_token(i)) for i in sorted(token_ids)[:3])
 
     # --- offsets ----------------------------------------------------------------------------------
 

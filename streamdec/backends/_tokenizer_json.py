@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from streamdec.tokenizers.folder_files import read_bounded
 _BOM = "\ufeff"
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(?=\[)')
 """It does not match inside a vocabulary, where the value of a token is a number."""
-_MOST_LISTS = 4
-"""The most lists of added tokens that are read. A file has one; objects in it may have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,6 @@ class Source:
     """Its file; None for JSON text."""
     applies: bool = False
     """Whether the other files in the folder are applied."""
-    is_asked: bool = False
-    """Whether the caller asked for that."""
     made: tuple[Tokenizer, FolderTokens, str] | None = None
     """The tokenizer, the tokens to add to it, and the SHA-256 of the file."""
 
@@ -62,58 +57,56 @@ def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
     if is_folder:
         path /= "tokenizer.json"
     does_apply = is_folder if applies is None else applies
-    return Source(read_bounded(path), name, path, does_apply, bool(applies))
+    return Source(read_bounded(path), name, path, does_apply)
 
 
-def parse(content: bytes, name: str) -> tuple[Tokenizer, list[str]]:
-    """Return a tokenizer without truncation and padding, and its renumbered tokens.
+def parse(content: bytes, name: str, *, refuses: bool = False) -> Tokenizer:
+    """Return a tokenizer without truncation and padding.
 
-    Warns about added tokens whose ids differ from those in the file, and returns them. Raises
-    :class:`TokenizerLoadError` if it is malformed.
+    Warns about added tokens whose ids differ from those in the file. Raises
+    :class:`TokenizerLoadError` if it is malformed, and with ``refuses`` also for such tokens.
     """
-    declared = list(_declared(content))
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
     except TokenizerLibraryError as error:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer, _with_other_ids(declared, tokenizer, name)
+    if told := _other_ids(_declared(content), tokenizer):
+        if refuses:
+            raise TokenizerLoadError(f"{name}: {told}")
+        warn(f"{name}: {told}")
+    return tokenizer
 
 
-def switch_off_dropout(tokenizer: Tokenizer, name: str) -> bool:
-    """Switch off the dropout of the model, with a warning; return whether it has one.
+def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
+    """Switch off the dropout of the model, with a warning.
 
     Dropout is for training: a text has other ids each time.
     """
     model = tokenizer.model
-    if not getattr(model, "dropout", None):
-        return False
-    model.dropout = None
-    warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
-    return True
+    if getattr(model, "dropout", None):
+        model.dropout = None
+        warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
 
 
-def _with_other_ids(
-    declared: Iterable[dict[str, Any]], tokenizer: Tokenizer, name: str
-) -> list[str]:
-    """Warn about added tokens whose ids differ from those in the file; return them.
+def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:
+    """Say which added tokens have other ids than in the file; empty if none has.
 
     The library silently assigns the next free id instead of the declared one.
     """
     wanted = {token["content"]: token.get("id") for token in declared}
     others = [text for text, i in wanted.items() if tokenizer.token_to_id(text) != i]
-    if others:
-        told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
-        shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
-        warn(f"{name}: {len(others)} added tokens have other ids than the file says: {shown}")
-    return others
+    told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
+    shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
+    what = f"{len(others)} added tokens have other ids than the file says"
+    return f"{what}: {shown}" if others else ""
 
 
 def _declared(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the added tokens of a tokenizer.json, without parsing the vocabulary."""
     decode = json.JSONDecoder().raw_decode
-    for found in islice(_ADDED_TOKENS.finditer(content), _MOST_LISTS):
+    for found in _ADDED_TOKENS.finditer(content):
         try:
             tokens = decode(content[found.end() :].decode("utf-8", "replace"))[0]
         except (ValueError, RecursionError):  # the library rejects it

@@ -43,13 +43,7 @@ from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
-from streamdec.tokenizers._common import (
-    bytes_of,
-    checked_ids,
-    fingerprint_of,
-    guarded,
-    packed,
-)
+from streamdec.tokenizers._common import bytes_of, checked_ids, fingerprint_of, guarded
 
 __all__ = ["GGUFTokenizer"]
 
@@ -202,9 +196,8 @@ class GGUFTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint_of(
-            self.rules, self._kind, packed([*self._names.values()]), bytes(self._types)
-        )
+        names = [*self._names.values()]
+        return fingerprint_of(self.rules, self._kind, names, bytes(self._types))
 
     def _byte_ids(self) -> Iterator[int]:
         return islice((i for i in range(self.vocab_size) if len(self.piece(i) or b"") == 1), 512)

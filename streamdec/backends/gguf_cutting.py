@@ -8,7 +8,7 @@ regexes, each one splits the parts that the previous one made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -92,13 +92,9 @@ _BY_NAMES: Mapping[str, Cutting] = {
 }
 
 
-def _named() -> Iterator[tuple[str, Cutting]]:
-    for names, cutting in _BY_NAMES.items():
-        for name in names.split():
-            yield name, cutting
-
-
-CUTTING: Mapping[str, Cutting] = MappingProxyType(dict(_named()))
+CUTTING: Mapping[str, Cutting] = MappingProxyType(
+    {name: cutting for names, cutting in _BY_NAMES.items() for name in names.split()}
+)
 """How a text is split, by the value of ``tokenizer.ggml.pre``."""
 
 ESCAPED = frozenset(("gemma4", "granite-embed-multi-311m", "sarvam-moe"))

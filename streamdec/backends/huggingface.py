@@ -40,7 +40,7 @@ from streamdec.tokenizers._common import (
 __all__ = ["HuggingFaceTokenizer"]
 
 _KEPT = (
-    *("_tokenizer", "name", "_folder", "_file_hash", "renumbered"),
+    *("_tokenizer", "name", "_folder", "_file_hash"),
     *("tokenizer_config_changes", "_roles", "_chat"),
 )
 """The pickled state."""
@@ -90,17 +90,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     tokenizer_type = "huggingface"
 
     tokenizer_config_changes: TokenizerConfigChanges | None = None
-    """The changes by the files beside the tokenizer.json; None if they were not read."""
+    """What changed the tokenizer.json; None if the files beside it were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _file_hash: str = ""
     """Hash of the file with the vocabulary; empty without a file, or if the vocabulary is small."""
     _roles: Mapping[str, str] | None = None
     """The role tokens; None if the files beside the tokenizer.json are read for them."""
-    renumbered: Sequence[str] = ()
-    """Added tokens to which the library assigned other ids than the file declares."""
-    _had_dropout = False
-    """Whether the tokenizer.json has a dropout, which is switched off."""
 
     def __init__(
         self,
@@ -123,8 +119,8 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         shown = self.name if source.path is None else repr(str(source.path))
         if source.made is None:
             digest = hashlib.sha256(source.content).hexdigest()
-            self._tokenizer, self.renumbered = parse(source.content, shown)
-            self._had_dropout = switch_off_dropout(self._tokenizer, shown)
+            self._tokenizer = parse(source.content, shown)
+            switch_off_dropout(self._tokenizer, shown)
         else:
             self._tokenizer, assembled, digest = source.made
             self._roles = assembled.roles
@@ -133,16 +129,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         if source.applies and self._folder is not None:
             try:
                 self._tokenizer, self.tokenizer_config_changes = apply_config(
-                    self._tokenizer,
-                    source.content,
-                    self._folder,
-                    is_asked=source.is_asked,
-                    assembled=assembled,
+                    self._tokenizer, source.content, self._folder, assembled
                 )
             except TokenizerLoadError as error:
-                if assembled is not None:
-                    raise
-                hint = "apply_tokenizer_config=False loads only the tokenizer.json"
+                file = "tokenizer.json" if assembled is None else "SentencePiece model"
+                hint = f"apply_tokenizer_config=False loads only the {file}"
                 raise type(error)(f"{error} ({hint})") from error
         return digest
 
@@ -308,6 +299,11 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         return (token_id for token_id in ids if token_id is not None)
 
 
+def library_tokenizer(tokenizer: object) -> Tokenizer | None:
+    """Return the ``tokenizers.Tokenizer`` of ``tokenizer``; None for another library."""
+    return tokenizer._tokenizer if isinstance(tokenizer, HuggingFaceTokenizer) else None
+
+
 def _given(source: object) -> tuple[Tokenizer, str]:
     """Return the library's tokenizer in ``source``, and a name for it."""
     inner = getattr(source, "backend_tokenizer", source)
@@ -318,10 +314,7 @@ def _given(source: object) -> tuple[Tokenizer, str]:
         return inner, name
     # The tokenizer of fastokens, which replaces the library's: its JSON is read.
     if callable(to_str := getattr(inner, "to_str", None)):
-        tokenizer, renumbered = parse(to_str().encode(), name)
-        if renumbered:
-            raise TokenizerLoadError(f"{name}: {UNFAITHFUL}")
-        return tokenizer, name
+        return parse(to_str().encode(), name, refuses=True), name
     raise TypeError(
         "source must be a path, JSON text, a tokenizers.Tokenizer or a fast tokenizer of "
         f"transformers, not {type(source).__name__}"

@@ -14,24 +14,16 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special, encoding_of
+from streamdec.encoding import Special
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
-from streamdec.mistakes import check_flag
-from streamdec.tokenizers._common import guarded
-from streamdec.tokenizers.tokenizer_report import (
-    FastMode,
-    RequestedBy,
-    TokenizerReport,
-    versions_of,
-)
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 if TYPE_CHECKING:
     from streamdec.fastpath._probes import FastokensCheck
@@ -46,12 +38,9 @@ WORTH = 2**18
 """The code points that are encoded before fastokens is built in the background. It is then repaid
 within ten texts of this length: huggingface needs 0.7 µs for a code point, and the build 0.6 to 2
 seconds."""
-_INLINE_CHARS = 32_768
-_SHORT = 2_048
-"""The most code points of a text that is encoded with the GIL held, in a few microseconds."""
-_DIFFERING_KEPT = 10
 _OFF = "fastokens is switched off"
 _LATER = f"fastokens is built in the background after {WORTH:,} code points"
+_SAME = "the same ids for a few thousand strings; huggingface encodes texts with U+180E"
 _PENDING = "fastokens is being built and compared in the background"
 _log = logging.getLogger("streamdec")
 
@@ -63,35 +52,27 @@ class FastOptions:
     fast: FastMode = "background"
     """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
     ``"background"``: build and compare it in a thread when it is worth it."""
-    requested_by: RequestedBy = "default"
-    strict: bool = False
-    """Raise an error if fastokens cannot be used. Only with ``"now"``."""
     trial: Callable[[], None] | None = None
     """For a file of a stranger: builds fastokens in a child process first."""
 
     @classmethod
-    def of(cls, fast: str | None = None, *, strict: bool = False) -> Self:
-        """Check the options of :class:`~streamdec.tokenizers.HybridTokenizer`.
-
-        Raises ValueError if an option is not valid; TypeError if ``strict`` is not a bool.
-        """
-        check_flag("strict", strict)
+    def of(cls, fast: str | None = None) -> Self:
+        """Return the options for ``fast``; None means the environment. Raises ValueError."""
         if fast is not None and fast not in MODES:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
-        if strict and fast != "now":
-            raise ValueError(f"strict=True needs fast='now', got fast={fast!r}")
-        if fast is not None:
-            return cls(fast, "argument", strict)
-        value = os.environ.get(VARIABLE, "").strip().lower()
-        for mode in MODES:
-            if value == mode:
-                return cls(mode, "environment")
-        if value:
-            warn(
-                f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
-                "it is ignored, and 'background' is used"
-            )
-        return cls()
+        return cls(_of_environment() if fast is None else fast)
+
+
+def _of_environment() -> FastMode:
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if value in MODES:
+        return value
+    if value:
+        warn(
+            f"the environment variable {VARIABLE} must be one of {_LISTED}, got {value!r:.40}: "
+            "it is ignored, and 'background' is used"
+        )
+    return "background"
 
 
 class HybridTokenizer(HuggingFaceTokenizer):
@@ -103,7 +84,6 @@ class HybridTokenizer(HuggingFaceTokenizer):
             loading. ``"background"``: in a thread, when texts of 262,144 code points were encoded.
             ``"now"``: before the constructor returns. ``"off"``: never. The default is the
             environment variable ``STREAMDEC_FAST``, or else ``"background"``.
-        strict: Raise if fastokens cannot be used. Needs ``fast="now"``.
         apply_tokenizer_config: As for :class:`~streamdec.HuggingFaceTokenizer`.
 
     The ids are the same in every mode. Until fastokens is ready, huggingface encodes, and in a
@@ -111,8 +91,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
     Threads may share the tokenizer. Unpickling compares fastokens again.
 
     Raises ValueError for an invalid option, and the errors of
-    :class:`~streamdec.HuggingFaceTokenizer`. With ``strict`` also raises
-    :class:`~streamdec.errors.MissingExtraError` and :class:`~streamdec.TokenizerLoadError`.
+    :class:`~streamdec.HuggingFaceTokenizer`.
 
     >>> from streamdec.tokenizers import HybridTokenizer
     >>> tokenizer = HybridTokenizer("path/to/model", fast="off")
@@ -137,65 +116,37 @@ class HybridTokenizer(HuggingFaceTokenizer):
         source: str | os.PathLike[str],
         *,
         fast: FastMode | None = None,
-        strict: bool = False,
         apply_tokenizer_config: bool | None = None,
     ) -> None:
-        options = FastOptions.of(fast, strict=strict)
-        self._load(read_source(source, apply_tokenizer_config), options)
+        self._load(read_source(source, apply_tokenizer_config), FastOptions.of(fast), "huggingface")
 
-    @classmethod
-    def _of(cls, source: Source, options: FastOptions, **report: Any) -> Self:
-        """Return the tokenizer of ``source``.
-
-        ``options`` are checked, and ``report`` has fields of the report. Raises the errors of
-        :class:`~streamdec.HuggingFaceTokenizer`.
-        """
-        self = cls.__new__(cls)
-        self._load(source, options, **report)
+    def _load(
+        self, source: Source, options: FastOptions, form: str, revision: str | None = None
+    ) -> Self:
+        """Load ``source``, a file of the format ``form``; return this tokenizer."""
+        digest = self._take(source)
+        self.report = TokenizerReport(form, options.fast, "huggingface", _OFF, digest, revision)
+        self._begin_trial(options)
         return self
-
-    def _load(self, source: Source, options: FastOptions, **report: Any) -> None:
-        started = perf_counter()
-        told: dict[str, Any] = {
-            "format": "huggingface",
-            "requested": options.fast,
-            "requested_by": options.requested_by,
-            "active": "huggingface",
-            "reason": _OFF,
-            "versions": versions_of(("tokenizers", "fastokens")),
-            "sha256": self._take(source),
-            "seconds": {"huggingface": perf_counter() - started},
-        }
-        self.report = TokenizerReport(**told | report)
-        is_changed = self.tokenizer_config_changes or self._had_dropout or source.made
-        self._begin_trial(self._as_json if is_changed else lambda: source.content, options)
-
-    def _as_json(self) -> bytes:
-        return guarded(self._tokenizer.to_str).encode()
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, and how it was loaded."""
         return {
             **super().__getstate__(),
-            "options": replace(self._options, strict=False),
+            "options": self._options,
             "report": self.report,
-            "wants_fast": self._fast is not None or not self._settled.is_set(),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.report, options = state["report"], state["options"]
-        if state["wants_fast"]:
-            # Checked again, because another version of fastokens may be installed here.
-            self.report = replace(self.report, active="huggingface", guarded="", differing=())
-        else:
-            options = replace(options, fast="off")
-        self._begin_trial(self._as_json, options)
+        self.report = replace(state["report"], active="huggingface")
+        # Another version of fastokens may be installed here.
+        self._begin_trial(state["options"])
 
     # --- which library encodes --------------------------------------------------------------------
 
-    def _begin_trial(self, content: Callable[[], bytes], options: FastOptions) -> None:
-        """Begin to build fastokens from the ``tokenizer.json`` that ``content`` returns."""
+    def _begin_trial(self, options: FastOptions) -> None:
+        """Begin to build fastokens, or wait until that is worth it."""
         self._options = options
         self._fast = None
         self._settled = threading.Event()
@@ -206,9 +157,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(
-            self._tokenizer, content, self.renumbered, self._slow_ids, self._is_stopped
-        )
+        check = FastokensCheck(self._tokenizer, super()._batch_ids)
         if options.fast == "now" or find_spec("fastokens") is None:
             self._settle(check)
             return
@@ -228,7 +177,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
         try:
             thread.start()
         except RuntimeError as error:
-            self._fall_back(check, TokenizerLoadError(f"cannot start a thread: {error}"))
+            self._fall_back(TokenizerLoadError(f"cannot start a thread: {error}"))
 
     def wait(self, timeout: float | None = None) -> TokenizerReport:
         """Wait until it is decided which library encodes, and return the report.
@@ -259,80 +208,32 @@ class HybridTokenizer(HuggingFaceTokenizer):
         except Stopped:
             self.report = replace(self.report, reason="the program is ending")
         except (MissingExtraError, TokenizerLoadError) as error:
-            self._fall_back(check, error)
+            self._fall_back(error)
         else:
-            self.inline_chars = _INLINE_CHARS
             self._fast = encoder
-            reason = f"the same ids for {check.probes} strings"
-            report = self._report_on(check, reason)
-            self.report = replace(report, active="fastokens", guarded=GUARDED)
+            self.report = replace(self.report, active="fastokens", reason=_SAME)
         finally:
             self._settled.set()
 
-    def _fall_back(self, check: FastokensCheck, error: Exception) -> None:
-        """Report and log why huggingface encodes; with ``strict``, raise ``error``."""
-        if self._options.strict:
-            raise type(error)(f"{self.name!r}: {error}") from error
-        self.report = self._report_on(check, str(error))
+    def _fall_back(self, error: Exception) -> None:
+        """Report and log why huggingface encodes."""
+        self.report = replace(self.report, reason=str(error))
         self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
         _log.info("%r: %s", self.name, self.report)
         self._settled.set()
 
-    def _report_on(self, check: FastokensCheck, reason: str) -> TokenizerReport:
-        return replace(
-            self.report,
-            reason=reason,
-            probes=check.probes,
-            differing=tuple(check.differing[:_DIFFERING_KEPT]),
-            seconds={**self.report.seconds, **check.seconds},
-        )
-
     def _tell(self, reason: FallbackReason) -> None:
         tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
-    def _is_stopped(self) -> bool:
-        """Whether the main thread has ended, so the program waits only for this thread.
-
-        Always False unless ``fast`` is ``"background"``.
-        """
-        return self._options.fast == "background" and not threading.main_thread().is_alive()
-
     # --- encoding ---------------------------------------------------------------------------------
-
-    def encode(
-        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
-    ) -> Encoding:
-        """Encode the str ``text``; return an Encoding with its ``ids`` and ``offsets``.
-
-        For the arguments and errors see :meth:`streamdec.protocols.Tokenizer.encode`.
-        """
-        # For a short text, the checks for a batch take longer than the encoding.
-        fast = self._fast
-        if (
-            fast is not None
-            and type(text) is str
-            and len(text) <= _SHORT
-            and special == "parse"
-            and GUARDED not in text
-            and not hooks.installed
-            and not add_special_tokens
-        ):
-            try:
-                return encoding_of(fast.encode_short(text).ids, text, self)
-            except (KeyboardInterrupt, SystemExit, GeneratorExit):
-                raise
-            except BaseException:  # noqa: BLE001 (as in guarded; reported below)
-                pass
-        return super().encode(text, add_special_tokens=add_special_tokens, special=special)
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> Sequence[Sequence[int] | bytes]:
         fast = self._fast
         if fast is not None and not any(GUARDED in text for text in texts):
-            as_what: Literal["parse", "text"] = "text" if special == "text" else "parse"
             try:
-                return fast.ids(texts, add_special_tokens=add_special_tokens, special=as_what)
+                return fast.ids(texts, special, add_special_tokens=add_special_tokens)
             except TokenizerLibraryError as error:
                 # A failure of fastokens must not fail the request.
                 told = "%r: fastokens failed, so %s encodes this call: %s"
@@ -344,14 +245,3 @@ class HybridTokenizer(HuggingFaceTokenizer):
             if self._encoded >= WORTH:
                 self._start()
         return slow
-
-    def _slow_ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
-    ) -> list[bytes]:
-        """Return huggingface's ids of each text, four bytes each, for comparisons."""
-        found = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
-        return [bytes(Encoding(ids)) for ids in found]

@@ -17,20 +17,20 @@ Differences from the library:
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from typing import Any
 
 from streamdec.backends._decoder_chain import whole_decoder
-from streamdec.backends.rank_files import sha256_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteFallback, Metaspace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans, character_spans
-from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded, packed
+from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.folder_files import content_of
 
@@ -72,7 +72,7 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _take(self, content: bytes, name: str) -> None:
         self.name = name
         self._content = content
-        self.sha256: str = sha256_of(content)
+        self.sha256: str = hashlib.sha256(content).hexdigest()
         """SHA-256 of the model, in hexadecimal."""
         if len(content) > MAX_MODEL:
             what = f"more than {MAX_MODEL} bytes, the limit for a SentencePiece model"
@@ -243,8 +243,8 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def fingerprint(self) -> str:
-        control, unknown = list(self._control), self._unknown
-        return fingerprint_of(self.rules, packed([*self._names.values()]), control, unknown)
+        names = [*self._names.values()]
+        return fingerprint_of(self.rules, names, [*self._control], self._unknown)
 
     def _byte_ids(self) -> Iterator[int]:
         is_byte = guarded(self._processor.IsByte, list(range(self._size)))
@@ -266,9 +266,6 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "sentencepiece", self._processor.EncodeAsIds
-
-    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
-        return "sentencepiece", self._processor.DecodeIds
 
     # --- offsets ----------------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ a skipped special token.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from binascii import a2b_base64
 from typing import Any
 
-from streamdec.backends.rank_files import sha256_of
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.errors import TokenizerLoadError
 from streamdec.tokenizers._common import MAX_ID
@@ -63,7 +63,7 @@ class TekkenTokenizer(TiktokenTokenizer):
             told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise TokenizerLoadError(f"{name!r}: not a Tekken file: {told:.300}") from error
         self._take_ranks(ranks, spec, repr(name))
-        self.name, self.sha256 = name, sha256_of(content)
+        self.name, self.sha256 = name, hashlib.sha256(content).hexdigest()
 
 
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from streamdec.backends.library_stream import library_decode, library_stream, library_tokenizer
+from tokenizers import decoders
+
+from streamdec.backends.huggingface import library_tokenizer
 from streamdec.core.conditions import StopConditions
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
@@ -70,7 +72,7 @@ class Library:
         self.library = library
 
     def open(self) -> Any:
-        return library_stream()
+        return decoders.DecodeStream(skip_special_tokens=True)
 
     def drive(self, stream: Any, token_ids: Sequence[int]) -> None:
         step, library = stream.step, self.library
@@ -113,8 +115,9 @@ class _OffsetWindow:
 class _Windowed(_Stepping):
     """The offset window over ``decode``, for libraries that have no stream."""
 
-    def __init__(self, library: str, decode: Callable[[list[int]], str]) -> None:
-        self.name = f"{library}, offset window"
+    name = "decode(), offset window"
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
 
     def open(self) -> _OffsetWindow:
@@ -126,9 +129,9 @@ class _Windowed(_Stepping):
 
 
 def rival_of(tokenizer: Decoder) -> Entrant:
-    """Return the library's DecodeStream, or a loop over the library's ``decode``."""
+    """Return the library's DecodeStream, or a loop over ``decode``."""
     library = library_tokenizer(tokenizer)
-    return Library(library) if library is not None else _Windowed(*library_decode(tokenizer))
+    return Library(library) if library is not None else _Windowed(tokenizer.decode)
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:

@@ -107,4 +107,4 @@ def _lines(tokenizer: LoadedTokenizer, stops: Sequence[str], found: Findings) ->
             f"{each.found!a}, not {each.expected!a}"
         )
     yield f"{shared.counted(found.rounds, 'round')}. The text is cut into streams at its stops."
-    yield ", ".join(f"{name} {version}" for name, version in tokenizer.report.versions.items())
+    yield shared.versions()

@@ -1,9 +1,8 @@
-"""``streamdec info``: show a tokenizer's format, library and caveats."""
+"""``streamdec info``: show a tokenizer's format, library and tokens."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,18 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from streamdec.backends._decoder_chain import stages_of
-from streamdec.backends.caveats import caveats_of
+from streamdec.backends.huggingface import library_tokenizer
 from streamdec.backends.hybrid import HybridTokenizer
-from streamdec.backends.library_stream import library_tokenizer
 from streamdec.cli import shared
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import StreamdecWarning
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.loading.detect import detect_format
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-_SAID_BELOW = ".*(are decoded as other text|cannot read the vocabulary|the post_processor adds)"
 _MOST_LISTED = 12
 """The most tokens of a list in the text output; JSON has all."""
 
@@ -34,24 +30,17 @@ _MOST_LISTED = 12
 @shared.tokenizer_argument()
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
 def info(tokenizer: shared.Source, as_json: bool) -> None:
-    """Describe a tokenizer: its format, encoding library, sizes and caveats.
-
-    A caveat is a property of the tokenizer that can make text or ids unexpected. Each is listed
-    with its tokens and its consequence. Some have the code of the same finding of 'streamdec
-    preflight'.
+    """Describe a tokenizer: its format, encoding library, sizes and special tokens.
 
     \b
     Examples:
       streamdec info ./model
       streamdec info cl100k_base --json
     """
-    # The output lists all caveats in full.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=StreamdecWarning, message=_SAID_BELOW)
-        loaded = tokenizer.load(untrusted=True)
-        if isinstance(loaded, HybridTokenizer):
-            loaded.wait()
-        facts = _facts(loaded)
+    loaded = tokenizer.load(untrusted=True)
+    if isinstance(loaded, HybridTokenizer):
+        loaded.wait()
+    facts = _facts(loaded)
     if as_json:
         shared.write(json.dumps(facts, indent=2) + "\n")
         return
@@ -84,10 +73,6 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
         "tokenizer_config_changes": None if changes is None else asdict(changes),
         "roles": {role: getattr(special, f"{role}_token") for role in _ROLES},
-        "caveats": [
-            asdict(found) | {"tokens": {text: i for i, text in found.tokens.items()}}
-            for found in caveats_of(tokenizer)
-        ],
         "report": asdict(tokenizer.report),
     }
 
@@ -98,8 +83,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "tokenizer", str(facts["name"])
     yield "format", report["format"] + (f": {facts['found']}" if facts["found"] else "")
     yield "encodes", f"{report['active']}: {report['reason']}"
-    if report["guarded"]:
-        yield "except", f"texts with {report['guarded']!a}, which huggingface encodes"
     if facts["decoder"] is not None:
         yield "decoder", ", ".join(facts["decoder"]) or "none: a space between two tokens"
     how = "over a window of decode()" if facts["streams"] == "window" else "byte by byte"
@@ -112,29 +95,20 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "special", _listed(facts["special_tokens"])
     if facts["tokenizer_config_changes"] is not None:
         yield from _change_lines(facts["tokenizer_config_changes"])
-    for caveat in facts["caveats"]:
-        listed = f": {_listed(caveat['tokens'])}" if caveat["tokens"] else ""
-        yield "caveat", f"{caveat['what']}{listed}. {caveat['follows']} [{caveat['code']}]"
     yield "fingerprint", facts["fingerprint"]
     yield "sha256", report["sha256"] or "unknown: only a part of the file is read"
     if report["revision"]:
         yield "revision", report["revision"]
-    yield "versions", ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    yield "versions", shared.versions()
 
 
 def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the tokens of a tokenizer.json that files beside it changed or appended."""
-    files = " and ".join(changes["files"])
-    for what in ("changed", "appended", "lost"):
-        if changes[what]:
-            yield what, f"{_listed({name: i for i, name in changes[what].items()})} (by {files})"
+    """Yield what changed a tokenizer.json."""
+    yield "config", " and ".join(changes["files"]) or "no file beside it"
     if changes["built_by"]:
-        replaced = ", ".join(changes["replaced"]) or "nothing"
-        yield "built by", f"{changes['built_by']} of transformers 5, which replaces {replaced}"
+        yield "built by", f"{changes['built_by']} of transformers 5"
     if changes["not_followed"]:
         yield "differs", f"possibly from transformers 5: {changes['not_followed']}"
-    if not any(changes[what] for what in ("changed", "appended", "lost", "replaced")):
-        yield "config", f"{files} changes nothing" if files else "no file beside it"
 
 
 def _listed(tokens: dict[str, int]) -> str:

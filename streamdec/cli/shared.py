@@ -18,12 +18,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from streamdec.chunks import FinishReason, StopReason
 from streamdec.core.conditions import StopConditions
 from streamdec.loading.factory import load_tokenizer
-from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
+from streamdec.tokenizers.tokenizer_report import LoadedTokenizer, versions_of
 
 Command = Callable[..., Any]
 
 RAN_OUT: FinishReason = "abort"
 """The reason that commands flush a stream with when there are no more ids."""
+_LIBRARIES = ("tokenizers", "fastokens", "tiktoken", "sentencepiece", "transformers")
 _LONGEST_TOKEN = 100
 """The most characters of a token that are shown. Most vocabularies have none that is longer."""
 _WIDE = 10_000
@@ -306,6 +307,11 @@ def shown_token(text: str | None) -> str:
 def counted(number: int, what: str) -> str:
     """Return ``number`` and ``what``, a word whose plural ends in s."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def versions() -> str:
+    """Return the versions of streamdec, Python and the libraries of tokenizers."""
+    return ", ".join(f"{name} {version}" for name, version in versions_of(_LIBRARIES).items())
 
 
 def exit_with(status: int) -> None:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from streamdec.backends.library_stream import library_encode
 from streamdec.bench.entrants import first_stop
 from streamdec.cli import shared
 from streamdec.cli.inputs import Input, input_options
@@ -111,7 +110,7 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
     packaged = [shared.packaged_text(name) for name in ("bench_text.txt", "demo_text.txt")]
     texts = [*SAMPLE_TEXTS, *packaged, *"".join(packaged).split("\n\n")]
     assert isinstance(loaded, BaseTokenizer)
-    library, encode = library_encode(loaded)
+    library, encode = loaded._library_encode()  # noqa: SLF001
     found = ((text, list(loaded.encode(text).ids), list(encode(text))) for text in texts)
     differing = [each for each in found if each[1] != each[2]]
     for text, ours, theirs in differing[:_MOST_SHOWN]:

@@ -2,14 +2,14 @@
 
 In: the text of a ``tokenizer.json``. Out: an encoder that gives ids as bytes, four for each,
 little-endian. It calls the batch function, which releases the GIL; ``encode`` of fastokens holds it
-for texts under 32 KiB, so only short texts are encoded with it.
+for texts under 32 KiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
 
+from streamdec.encoding import Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
@@ -26,11 +26,6 @@ class Stopped(Exception):  # noqa: N818 (not an error)
     """The program is ending, so nothing will be encoded."""
 
 
-def import_fastokens() -> Any:
-    """Return the library. Raises :class:`MissingExtraError` if it is not installed."""
-    return library("fastokens", "fast", "faster encoding needs")
-
-
 class FastEncoder:
     """The encoder of fastokens, without truncation and padding.
 
@@ -39,7 +34,7 @@ class FastEncoder:
     """
 
     def __init__(self, text: str) -> None:
-        made = import_fastokens().Tokenizer
+        made = library("fastokens", "fast", "faster encoding needs").Tokenizer
         try:
             tokenizer = guarded(made.from_json_str, text)
             guarded(tokenizer.no_truncation)
@@ -49,23 +44,13 @@ class FastEncoder:
         self._encode: Callable[[list[str], bool, bool], tuple[bytes, bytes]] = (
             tokenizer.encode_batch_flat
         )
-        self.encode_short: Callable[[str], Any] = tokenizer.encode
-        """The library's call for a single text. The result has ``ids``."""
-
-    def ids_alone(self, text: str) -> list[int]:
-        """Return what ``encode_short`` gives for ``text``."""
-        return list(guarded(self.encode_short, text).ids)
 
     def ids(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool,
-        special: Literal["parse", "text"] = "parse",
+        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
     ) -> list[bytes]:
         """Return the ids of each text as bytes: four for each id, little-endian.
 
-        ``special`` is as for ``encode``.
+        ``special`` is ``"text"`` or ``"parse"``, as for ``encode``.
         """
         data, ends = guarded(self._encode, list(texts), add_special_tokens, special == "text")
         if len(texts) == 1:

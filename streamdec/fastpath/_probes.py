@@ -10,24 +10,19 @@ such differences they find is not known.
 from __future__ import annotations
 
 import re
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import product
-from time import perf_counter
-from typing import Any, Literal
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from streamdec.encoding import Encoding
+from streamdec.encoding import Encoding, Special
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.fastpath._fastokens import (
-    GUARDED,
-    FastEncoder,
-    Stopped,
-    import_fastokens,
-)
-from streamdec.tokenizers._common import state_of
+from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
+from streamdec.tokenizers._common import guarded, state_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
@@ -41,8 +36,6 @@ _PROPERTY = re.compile(r"\\[pP]\{\^?[^{}]{3,}\}|\[:\^?(?!space:)")
 _HARMLESS = frozenset({r"\s+$", ENCODINGS["kimi"].pattern})
 _VOCABULARY = 1500
 _ADDED = 200
-MAX_STAGES = 64
-"""The most normalizers and pre-tokenizers of a file that is compared; known files have up to 6."""
 _RISKY = 36
 _LONG = 40_000
 _PROBES_AT_ONCE = 256
@@ -73,13 +66,8 @@ SAMPLE_TEXTS = (
 _AROUND = ("{}", "a{}b", " {} ", "\n{}\n", "\t{}\t x", "1{}2", "{}{}", "  {}  ", "foo\n{} \n")
 
 
-def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the reasons not to use fastokens for this file.
-
-    ``renumbered`` are added tokens whose ids in ``tokenizer`` differ from those in the file.
-    """
-    if renumbered:
-        yield f"the id of the added token {renumbered[0]!r:.60} is not the declared one"
+def static_faults(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the reasons not to use fastokens for this file."""
     added = list(tokenizer.get_added_tokens_decoder().values())
     spaced = [token for token in added if token.content[:1].isspace()]
     if spaced and any(token.lstrip or token.rstrip for token in added):
@@ -87,8 +75,6 @@ def static_faults(tokenizer: Tokenizer, renumbered: Sequence[str] = ()) -> Itera
     if tokenizer.normalizer is None:
         yield from _faults_of_one_pass(added)
     parts = [state_of(tokenizer.normalizer), state_of(tokenizer.pre_tokenizer)]
-    if (stages := _num_stages(parts)) > MAX_STAGES:
-        yield f"it has {stages} normalizers and pre-tokenizers, so the probes would take long"
     for pattern in _patterns(parts):
         is_risk = _RISK.search(_CLASS.sub("", pattern)) or _PROPERTY.search(pattern)
         if is_risk and pattern not in _HARMLESS:
@@ -122,13 +108,6 @@ def _is_overlapping(earlier: Sequence[str], later: Sequence[str]) -> bool:
             if begins or any(rest[:end] in known for end in range(1, len(rest))):
                 return True
     return False
-
-
-def _num_stages(part: Any) -> int:
-    """Return how many normalizers and pre-tokenizers are in ``part``."""
-    if isinstance(part, dict):
-        return ("type" in part) + _num_stages(list(part.values()))
-    return sum(map(_num_stages, part)) if isinstance(part, list) else 0
 
 
 def _patterns(part: Any) -> Iterator[str]:
@@ -178,94 +157,71 @@ def _long(words: Sequence[str]) -> list[str]:
 # --- the comparison -------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
 class FastokensCheck:
-    """The check of fastokens against one file, step by step."""
+    """The check of fastokens against one file."""
 
     tokenizer: Tokenizer
     """The Hugging Face library's tokenizer of the file."""
-    content: Callable[[], bytes]
-    """Returns the ``tokenizer.json``; it may take some time."""
-    renumbered: Sequence[str]
-    """As for ``static_faults``."""
-    slow_ids: Callable[..., list[bytes]]
+    slow_ids: Callable[..., Sequence[Sequence[int] | bytes]]
     """Encodes with the other library, as ``FastEncoder.ids`` does."""
-    is_stopped: Callable[[], bool]
-    """Called between steps; if it returns True, the check raises :class:`Stopped`."""
-    probes: int = 0
-    differing: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def build_and_compare(self) -> FastEncoder:
         """Return an encoder that gave the same ids for all probes.
 
         Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
-        no such encoder, and :class:`Stopped`.
+        no such encoder, and :class:`Stopped` if the main thread ended.
         """
-        import_fastokens()
         try:
-            # A library may fail on a probe, and a file need not be UTF-8 everywhere.
-            fault = next(static_faults(self.tokenizer, self.renumbered), None)
+            # A library may fail on a probe.
+            fault = next(static_faults(self.tokenizer), None)
             if fault is not None:
                 raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
-            text = self.content().decode("utf-8-sig")
-            self._go_on()
-            started = perf_counter()
+            text = guarded(self.tokenizer.to_str)
+            _go_on()
             encoder = FastEncoder(text)
-            built = perf_counter()
-            self._go_on()
-            self.differing = list(self._different(encoder))
-        except (TokenizerLibraryError, UnicodeDecodeError) as error:
+            differing = next(self._different(encoder), None)
+        except TokenizerLibraryError as error:
             raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
-        self.seconds = {"fastokens": built - started, "probes": perf_counter() - built}
-        if self.differing:
-            raise TokenizerLoadError(f"fastokens gives other ids for {self.differing[0]!r:.200}")
+        if differing is not None:
+            raise TokenizerLoadError(f"fastokens gives other ids for {differing!r:.200}")
         return encoder
 
-    def _different(self, encoder: FastEncoder) -> dict[str, None]:
-        """Return the probes that have other ids, in order."""
+    def _different(self, encoder: FastEncoder) -> Iterator[str]:
+        """Yield the probes that have other ids."""
         probes = probes_of(self.tokenizer)
-        self.probes = len(probes)
         added = self.tokenizer.get_added_tokens_decoder()
         special = {token_id for token_id, token in added.items() if token.special}
-        found: dict[str, None] = {}
         spelling: list[str] = []
-        for place, (probe, fast, slow) in enumerate(self._pairs(encoder, probes)):
-            # A single short text is encoded by another function of fastokens.
-            alone = encoder.ids_alone(probe) if place % _EVERY == 0 else None
-            ids = Encoding(slow)
-            if fast != slow or (alone is not None and alone != [*ids]):
-                found[probe] = None
-            if not special.isdisjoint(ids):
+        for probe, fast, slow in self._pairs(encoder, probes, "parse"):
+            if fast != slow:
+                yield probe
+            if not special.isdisjoint(Encoding(slow)):
                 spelling.append(probe)
         # The tokens added around a text do not depend on the text, so a sample is enough. With
         # special="text", only texts with the name of a special token can have other ids. A special
         # token that the model has as a word may be the word of another text.
         some = probes[::_EVERY]
         names = [token.content for token in added.values() if token.special]
-        others = (
-            *self._pairs(encoder, some, add_special_tokens=True),
-            *self._pairs(encoder, [*spelling, *some, *names], special="text"),
+        others = chain(
+            self._pairs(encoder, some, "parse", add=True),
+            self._pairs(encoder, [*spelling, *some, *names], "text"),
         )
-        found.update((probe, None) for probe, fast, slow in others if fast != slow)
-        return found
+        yield from (probe for probe, fast, slow in others if fast != slow)
 
     def _pairs(
-        self,
-        encoder: FastEncoder,
-        probes: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Literal["parse", "text"] = "parse",
+        self, encoder: FastEncoder, probes: Sequence[str], special: Special, *, add: bool = False
     ) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield each probe, its ids by fastokens, and its ids by huggingface."""
         for start in range(0, len(probes), _PROBES_AT_ONCE):
-            self._go_on()
+            _go_on()
             part = probes[start : start + _PROBES_AT_ONCE]
-            found = encoder.ids(part, add_special_tokens=add_special_tokens, special=special)
-            expected = self.slow_ids(part, add_special_tokens=add_special_tokens, special=special)
-            yield from zip(part, found, expected, strict=True)
+            found = encoder.ids(part, special, add_special_tokens=add)
+            slow = self.slow_ids(part, special, add_special_tokens=add)
+            yield from zip(part, found, map(bytes, map(Encoding, slow)), strict=True)
 
-    def _go_on(self) -> None:
-        if self.is_stopped():
-            raise Stopped
+
+def _go_on() -> None:
+    """Raise Stopped if the main thread has ended, so the program waits only for this one."""
+    if not threading.main_thread().is_alive():
+        raise Stopped

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,6 @@ _COMPARED = ("bos_token", "eos_token", "pad_token")
 _MARKER = re.compile(r"[<\[].*[>\]]", re.DOTALL)
 """The spelling of tokens that are not text."""
 _SHOWN = 3
-_MOST = 1_000
 
 
 class Table(NamedTuple):
@@ -72,14 +71,11 @@ class Table(NamedTuple):
         return f"{file} has id {token_id} for {text!r:.60}, but {has}"
 
 
-def check_agreement(
-    folder: Path, tokens: FolderTokens, table: Table, *, refused: str = "", advice: str = ""
-) -> None:
+def check_agreement(folder: Path, tokens: FolderTokens, table: Table, *, refused: str = "") -> None:
     """Warn if files in ``folder`` contradict the ids of ``table``.
 
     Malformed files declare nothing: other readers report those that are used. If ``refused`` says
-    why the declared ids would be used, raises :class:`~streamdec.TokenizerLoadError` with this and
-    ``advice`` instead.
+    why the declared ids would be used, raises :class:`~streamdec.TokenizerLoadError` instead.
     """
     vocab = _ids(object_or_empty(folder, "vocab.json"))
     whole = {"vocab.json": vocab, "vocab.txt": _by_line(folder / "vocab.txt", table)}
@@ -97,12 +93,11 @@ def check_agreement(
         _of_merges(merges, vocab, table),
         *(_of_roles(folder, file, tokens.roles, table) for file in _OF_MODEL),
     )
-    found = [*islice(differences, _MOST)]
+    found = [*differences]
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     listed = "; ".join(found[:_SHOWN]) + more
     if found and refused:
-        what = f"{refused} contradict each other: {listed}"
-        raise TokenizerLoadError(f"{str(folder)!r}: {what}{advice}")
+        raise TokenizerLoadError(f"{str(folder)!r}: {refused} contradict each other: {listed}")
     if found:
         what = f"the ids here are those of {table.file}, and {len(found):,} in other files"
         warn(f"{str(folder)!r}: {what} contradict it: {listed}")

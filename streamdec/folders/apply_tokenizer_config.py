@@ -1,7 +1,7 @@
 """Load a ``tokenizer.json`` with the files beside it, as transformers 5 does.
 
 In: a folder and the library's tokenizer, loaded from the ``tokenizer.json`` in it. Out: the
-tokenizer that transformers makes from the folder, and a list of the changes.
+tokenizer that transformers makes from the folder, and what it was made from.
 
 transformers adds the tokens that other files declare (:mod:`streamdec.folders.folder_tokens`). Some
 classes build the tokenizer from the vocabulary and ignore the rest of the file
@@ -12,8 +12,8 @@ code of the folder makes the tokenizer, they are errors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, processors
@@ -29,117 +29,81 @@ from streamdec.tokenizers._common import guarded
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfigChanges:
-    """The changes that the files beside a ``tokenizer.json`` made."""
+    """What changed a ``tokenizer.json``."""
 
     files: tuple[str, ...] = ()
-    """The names of the files that were read."""
-    changed: Mapping[int, str] = field(default_factory=dict)
-    """Added tokens with new flags, and added tokens that were words of the model before."""
-    appended: Mapping[int, str] = field(default_factory=dict)
-    """Tokens that the ``tokenizer.json`` does not have, by the ids that the library assigned."""
-    lost: Mapping[int, str] = field(default_factory=dict)
-    """Added tokens of the ``tokenizer.json`` that the class does not keep."""
+    """The names of the files beside it that were read."""
     built_by: str = ""
     """The class that builds its tokenizer from the vocabulary; empty for other classes."""
-    replaced: tuple[str, ...] = ()
-    """The parts of the ``tokenizer.json`` that the class or the files replaced."""
     not_followed: str = ""
     """Why the tokenizer may differ from that of transformers; empty if it should not."""
 
-    def __bool__(self) -> bool:
-        """Whether anything was changed."""
-        return bool(self.changed or self.appended or self.lost or self.replaced)
-
 
 def apply_config(
-    tokenizer: Tokenizer,
-    content: bytes,
-    folder: Path,
-    *,
-    is_asked: bool,
-    assembled: FolderTokens | None = None,
+    tokenizer: Tokenizer, content: bytes, folder: Path, assembled: FolderTokens | None = None
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
-    """Return the tokenizer that transformers makes from ``folder``, and what changed.
+    """Return the tokenizer that transformers makes from ``folder``, and what changed it.
 
     Args:
         tokenizer: The library's tokenizer of ``content``, which must not be used afterwards.
         content: The ``tokenizer.json``.
         folder: Its folder.
-        is_asked: Whether the caller asked for the files to be applied. If not, a contradiction
-            between the files is rejected.
         assembled: The tokens of a folder that has no ``tokenizer.json``.
 
     Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
     if transformers does not know the class. Raises NotFollowedError if the class makes its
-    tokenizer in its own way, unless ``is_asked``; :class:`~streamdec.TokenizerLoadError`, which
-    names the file, if a file is malformed or contradicts the others; and
-    :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
+    tokenizer in its own way; :class:`~streamdec.TokenizerLoadError`, which names the file, if a
+    file is malformed, or if code of the folder would use ids that the files declare in two ways;
+    and :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     tokens = assembled
     if tokens is None:
         tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-    reason, pipeline = _reason(tokens), tokens.pipeline
-    made, replaced = tokenizer, list[str]()
-    if not reason and pipeline is not None and tokens.is_built:
-        try:
-            made, replaced = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
-        except NotFollowedError as error:
-            reason = str(error)
-    if reason and not is_asked and not tokens.chosen.unknown:
-        raise NotFollowedError(f"{tokens.chosen.name}: {reason}")
-    is_built = made is not tokenizer
-    refuses = not is_asked and tokens.is_remote
-    to_add = tokens.to_add(() if is_built else {token.content for token in before.values()})
-    words = {token.content for token in to_add if made.token_to_id(token.content) is not None}
-    if refuses:  # its code gives other tokens no ids that are known here
-        known = words | {token.content for token in tokens.declared.values()}
+    name, pipeline, made, unknown = tokens.chosen.name, tokens.pipeline, tokenizer, ""
+    if tokens.chosen.unknown:
+        unknown = f"{tokens.chosen.unknown:.60}: transformers {facts().version} has no such class"
+        what = "ids and text may differ from those of transformers"
+        warn(f"{str(folder)!r}: {what}: {unknown}")
+    try:
+        _check_followed(tokens)
+        if pipeline is not None and tokens.is_built:
+            made = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+    except NotFollowedError as error:
+        raise NotFollowedError(f"{name}: {error}") from error
+    to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
+    if tokens.is_remote:  # its code gives other tokens no ids that are known here
+        known = {token.content for token in tokens.declared.values()}
+        known |= {t.content for t in to_add if made.token_to_id(t.content) is not None}
         to_add = [token for token in to_add if token.content in known]
-    if is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
+    if tokens.is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
         for group in _without_repetition(to_add):
             guarded(made.add_tokens, group)
     if assembled is not None:
         _add_as_asked(made, tokens)
-    elif not reason and pipeline is not None and set_post_processor(made, pipeline, tokens.roles):
-        replaced.append("post_processor")
-    changes = TokenizerConfigChanges(
-        files=tokens.files,
-        built_by=tokens.chosen.name if is_built else "",
-        replaced=tuple(replaced),
-        not_followed=reason and f"{tokens.chosen.unknown or tokens.chosen.name:.60}: {reason}",
-        **_changed_tokens(before, made.get_added_tokens_decoder(), words),
-    )
+    elif pipeline is not None:
+        set_post_processor(made, pipeline, tokens.roles)
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"
     # The code of a folder would use the declared ids. transformers loads other folders as here.
     refused = "the tokenizer is made by code in the folder, which is not run, and its files"
-    check_agreement(
-        folder,
-        tokens,
-        Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder()),
-        refused=refused if refuses else "",
-        advice=f". Pass apply_tokenizer_config=True to use the ids of {file}",
-    )
-    if changes.not_followed:
-        what = "ids and text may differ from those of transformers"
-        warn(f"{str(folder)!r}: {what}: {changes.not_followed}")
-    return (made if changes else tokenizer), changes
+    table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
+    check_agreement(folder, tokens, table, refused=refused if tokens.is_remote else "")
+    built_by = name if tokens.is_built else ""
+    return made, TokenizerConfigChanges(tokens.files, built_by, not_followed=unknown)
 
 
-def _reason(tokens: FolderTokens) -> str:
-    """Return why the class of the folder is not followed; empty if it is."""
-    if tokens.chosen.unknown:
-        return f"transformers {facts().version} has no such class"
+def _check_followed(tokens: FolderTokens) -> None:
+    """Raise NotFollowedError if only transformers can make what the class of the folder makes."""
     if tokens.how in ("python", "unknown"):
-        return "the class does not read a tokenizer.json"
+        raise NotFollowedError("the class does not read a tokenizer.json")
     if tokens.how == "decodes":
-        return "the class decodes in its own way"
-    pipeline = tokens.pipeline
-    if pipeline is None:
-        return "the class builds its tokenizer in its own way" if tokens.is_made else ""
-    declared = {token.content for token in tokens.to_add(())}
-    if tokens.is_built and not declared.issuperset(pipeline.data["added"]):
-        return "the class adds tokens that the files do not declare"
-    return ""
+        raise NotFollowedError("the class decodes in its own way")
+    if tokens.is_made and tokens.pipeline is None:
+        raise NotFollowedError("the class builds its tokenizer in its own way")
+    if tokens.is_built and tokens.pipeline is not None:
+        declared = {token.content for token in tokens.to_add(())}
+        if not declared.issuperset(tokens.pipeline.data["added"]):
+            raise NotFollowedError("the class adds tokens that the files do not declare")
 
 
 def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
@@ -156,20 +120,6 @@ def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
             first[token.content] = token
     again = [token for text, token in last.items() if repr(token) != repr(first[text])]
     return [[*first.values()], again]
-
-
-def _changed_tokens(
-    before: Mapping[int, AddedToken], after: Mapping[int, AddedToken], words: Collection[str]
-) -> dict[str, dict[int, str]]:
-    """Compare the added tokens; ``words`` were tokens of the model."""
-    new = {i: t.content for i, t in sorted(after.items()) if repr(t) != repr(before.get(i))}
-    kept = {token.content for token in after.values()}
-    known = {*words, *(token.content for token in before.values())}
-    return {
-        "changed": {i: text for i, text in new.items() if text in known},
-        "appended": {i: text for i, text in new.items() if text not in known},
-        "lost": {i: t.content for i, t in sorted(before.items()) if t.content not in kept},
-    }
 
 
 def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:

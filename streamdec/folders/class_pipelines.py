@@ -51,8 +51,8 @@ class Pipeline:
 
     def build(
         self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
-    ) -> tuple[Tokenizer, list[str]]:
-        """Return the tokenizer of the class, and which parts of the file it replaces.
+    ) -> Tokenizer:
+        """Return the tokenizer of the class.
 
         ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
         with ``tokenizer``, which must not be used afterwards. Raises NotFollowedError if the class
@@ -65,18 +65,15 @@ class Pipeline:
             raise NotFollowedError(what)
         if kind == "Unigram":
             _check_unigram(model, content, roles)
-        changed = [] if not _set_model(model, parts["model"]) else ["model"]
+        _set_model(model, parts["model"])
         built = Tokenizer(model)
         made = _empty(**{part: parts[part] for part in _PARTS})
         for part in _PARTS:
-            new, old = getattr(made, part), getattr(tokenizer, part)
-            if state_of(new) != state_of(old):
-                changed.append(part)
-            if new is not None:
+            if (new := getattr(made, part)) is not None:
                 setattr(built, part, new)
         if tokenizer.post_processor is not None:
             built.post_processor = tokenizer.post_processor
-        return built, changed
+        return built
 
     def _parts(
         self, tokenizer: Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]
@@ -102,23 +99,15 @@ def pipeline_of(name: str) -> Pipeline | None:
     return Pipeline(name, data) if isinstance(data, dict) else None
 
 
-def set_post_processor(tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[str, str]) -> bool:
-    """Set what the class adds around a text, after added tokens.
-
-    Returns whether that changed it.
-    """
+def set_post_processor(tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[str, str]) -> None:
+    """Set what the class adds around a text, after added tokens."""
     before, own = tokenizer.post_processor, pipeline.data["post_processor"]
     if own is None or (before is not None and pipeline.data["keeps_post_processor"]):
-        return False
-    adds_nothing = [*map(list, own.get("single", []))] == [["Sequence"]]
-    if before is None and adds_nothing:
-        return False
+        return
     text = _with_roles(json.dumps(own, ensure_ascii=False), roles)
     data = _with_ids(json.loads(text), tokenizer)
-    if data is None:
-        return False
-    tokenizer.post_processor = _empty(post_processor=data).post_processor
-    return bool(state_of(tokenizer.post_processor) != state_of(before))
+    if data is not None:
+        tokenizer.post_processor = _empty(post_processor=data).post_processor
 
 
 def _empty(**parts: Any) -> Tokenizer:
@@ -156,14 +145,11 @@ def _with_roles(text: str, roles: Mapping[str, str]) -> str:
     return text
 
 
-def _set_model(model: Any, wanted: Mapping[str, Any]) -> bool:
-    """Set the attributes of the class on ``model``; return whether one changed."""
-    is_new = False
+def _set_model(model: Any, wanted: Mapping[str, Any]) -> None:
+    """Set the attributes of the class on ``model``."""
     for name in _MODEL:
         if name in wanted and (getattr(model, name, None) or None) != (wanted[name] or None):
             setattr(model, name, wanted[name])
-            is_new = True
-    return is_new
 
 
 def _charsmap_of(normalizer: Any) -> str | None:

@@ -44,17 +44,10 @@ _ABOUT_RWKV = (
     "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
     "The page 'Write a backend' has a class for this format that streams accept"
 )
-_ABOUT_VOCABULARY = "a vocabulary without a way to split a text (give the path of its folder)"
 _IN_PLACE_OF_IT = {
-    rb"\x1f\x8b": "a gzip-compressed file (unpack it with gunzip)",
-    rb"\x28\xb5\x2f\xfd": "a zstd-compressed file (unpack it with unzstd)",
-    rb"BZh": "a bzip2-compressed file (unpack it with bunzip2)",
-    rb"PK\x03\x04": "a zip archive (unpack it with unzip)",
-    rb"\xfd7zXZ\x00": "an xz-compressed file (unpack it with unxz)",
     rb"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
-    rb"\xff\xfe|\xfe\xff": "a text in UTF-16",
     rb"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
-    rb"(\xef\xbb\xbf)?\s*<": "HTML or XML (download the file itself, not its page)",
+    rb"\s*<(?i:!doctype|html)": "HTML (download the file itself, not its page)",
     # A line has an id, the token as a Python literal, and its length in bytes.
     rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)": _ABOUT_RWKV,
 }
@@ -67,19 +60,12 @@ _BEGINNINGS: dict[bytes, Format | str] = {
     rb"(\xef\xbb\xbf)?\s*[A-Za-z0-9+/]+={0,2} \d+\r?(\n|\Z)": "tiktoken",
     **_IN_PLACE_OF_IT,
     rb"\Z": "an empty file",
-    rb"(\xef\xbb\xbf)?\s*\Z": "a file with nothing but white space",
 }
 """Regexes for the beginning of a file, and its format, or a description of another one."""
 _IN_JSON: dict[bytes, Format | str] = {
     rb'"model"\s*:\s*\{': "huggingface",
     rb'"default_num_special_tokens"\s*:\s*[0-9]': "tekken",
-    rb'"(tokenizer_class|added_tokens_decoder|model_max_length)"\s*:': (
-        "a tokenizer_config.json, which does not hold the tokenizer (name its folder)"
-    ),
-    rb'(?s:\A(\xef\xbb\xbf)?\s*+\{(\s*+"([^"\\]|\\.)*+"\s*+:\s*+[0-9]++\s*+,?+)++\s*+\}\s*+\Z)': (
-        _ABOUT_VOCABULARY
-    ),
-    b"": 'JSON without a "model"',
+    b"": 'JSON without a "model" (of a part of a tokenizer, give the folder)',
 }
 """The same for JSON: what is anywhere in it."""
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
@@ -88,9 +74,6 @@ _CONFIGS = (CONFIG, "config.json")
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
     r"|.*\.model(\..+)?|.*\.gguf)"
-)
-_TOLD = re.compile(
-    r"(.*\.json|.*\.model(\..+)?|.*\.tiktoken|.*\.gguf|vocab\..*|merges\.txt|tokenization.*\.py)"
 )
 _LATER_PART = re.compile(r"-(?!00001-)[0-9]{5}-of-[0-9]{5}\.gguf")
 _MAX_FILES = 200
@@ -145,11 +128,7 @@ def _detect(path: Path) -> Detected:
 def _detect_file(path: Path) -> Detected:
     with path.open("rb") as file:
         head = file.read(_HEAD)
-        content = head.removeprefix(BOM).lstrip()
-        # A vocabulary may begin with the token "<s>" or "[PAD]".
-        if path.name == "vocab.txt" and content[:1] in (b"<", b"["):
-            return Detected(path, "unsupported", _ABOUT_VOCABULARY)
-        if content[:1] in (b"{", b"["):
+        if head.removeprefix(BOM).lstrip()[:1] == b"{":
             head += file.read(MAX_FILE)
             signs = (said for sign, said in _IN_JSON.items() if re.search(sign, head))
         else:
@@ -183,8 +162,7 @@ def _detect_folder(folder: Path) -> Detected:
             return one
     if (made_by := _class_in(folder, names)) is not None:
         return Detected(folder, "transformers", f"a folder of the class {made_by}")
-    other = [one for one in looked_into if one.path.name != CONFIG]
-    return Detected(folder, "unsupported", _without_tokenizer(names, other))
+    return Detected(folder, "unsupported", _without_tokenizer(names))
 
 
 def _class_in(folder: Path, names: list[str]) -> str | None:
@@ -202,25 +180,16 @@ def _class_in(folder: Path, names: list[str]) -> str | None:
     return str(tokens.config.get("tokenizer_class") or cls.name)
 
 
-def _without_tokenizer(names: list[str], other: list[Detected]) -> str:
-    """Describe a folder without a tokenizer, and say what to do.
-
-    ``names`` are the names of its files, and ``other`` are its candidates.
-    """
-    told = [name for name in names if _TOLD.fullmatch(name)]
-    held = f"with {_listed(told)} but" if told else "with"
-    load = "DecodeStream(AutoTokenizer.from_pretrained(folder"
-    code = next((name for name in told if name.endswith(".py")), None)
+def _without_tokenizer(names: list[str]) -> str:
+    """Describe a folder of these files without a tokenizer, and say what to do."""
+    how = "download the tokenizer files"
+    code = next((n for n in names if n.startswith("tokenization") and n.endswith(".py")), None)
     if code is not None:
         how = (
             f"the tokenizer is made by the code in {code}, which streamdec does not run; use "
-            f"{load}, trust_remote_code=True))"
+            "DecodeStream(AutoTokenizer.from_pretrained(folder, trust_remote_code=True))"
         )
-    elif other:
-        what = f"{other[0].path.name} is {other[0].description}"
-        how = f"{what}; if transformers can load it, use {load}))"
-    else:
-        how = "no file in it has a vocabulary: download the tokenizer files"
+    held = f"with {_listed(names)} but" if names else "with"
     return f"a folder {held} no tokenizer.json ({how})"
 
 

@@ -31,7 +31,6 @@ def load_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
     fast: FastMode | None = None,
-    strict: bool = False,
     apply_tokenizer_config: bool | None = None,
     encoding: str | EncodingSpec | None = None,
     revision: str | None = None,
@@ -58,11 +57,10 @@ def load_tokenizer(
             never, ``"off"``. See :class:`~streamdec.tokenizers.HybridTokenizer`. None means the
             environment's ``STREAMDEC_FAST``, else ``"background"``. It encodes for a tokenizer.json
             and for SentencePiece folders whose files name no class.
-        strict: whether it is an error if fastokens cannot be used; needs ``fast="now"``.
         apply_tokenizer_config: whether the files beside a tokenizer.json or a SentencePiece model
             are applied, as transformers 5 does. None means True for a folder and False for a file.
             If the tokenizer of a folder is made by code in it and the files contradict each other,
-            None raises TokenizerLoadError.
+            loading raises TokenizerLoadError.
         encoding: for a rank file only: a name in
             :data:`~streamdec.tokenizers.encodings.ENCODINGS`, or an EncodingSpec. An unknown file
             needs it; for a file that several encodings share, the default is the first.
@@ -89,11 +87,11 @@ def load_tokenizer(
     Raises:
         TokenizerLoadError: the path does not exist or cannot be read, no backend supports its
             format, or the files of a name are not in a cache and may not be downloaded. The message
-            says what to do. With ``strict`` also if fastokens gives other ids.
+            says what to do.
         MissingExtraError: the library for the format is missing.
         ChatTemplateError: ``chat_template`` cannot be read.
         TypeError: ``path_or_name`` is neither a string nor a path, or a flag is not a bool.
-        ValueError: ``fast`` or ``strict`` is invalid.
+        ValueError: ``fast`` is invalid.
 
     >>> from streamdec import load_tokenizer
     >>> tokenizer = load_tokenizer("demo")
@@ -109,11 +107,10 @@ def load_tokenizer(
     from streamdec.core.shared_tables import route_of
     from streamdec.loading.detect import detect_format
     from streamdec.loading.opening import open_tokenizer
-    from streamdec.loading.places import DEMO, looked_up, place_of, use_instead
+    from streamdec.loading.places import DEMO, looked_up, place_of
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
-        told = f"path_or_name must be a path or a name, not {path_or_name!r:.80}"
-        raise TypeError(f"{told}{use_instead(path_or_name)}")
+        raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
         raise TokenizerLoadError(
@@ -124,7 +121,7 @@ def load_tokenizer(
         check_flag("apply_tokenizer_config", apply_tokenizer_config)
     if untrusted is not None:
         check_flag("untrusted", untrusted)
-    options = FastOptions.of(fast, strict=strict)
+    options = FastOptions.of(fast)
     started = perf_counter()
     loaded: BaseTokenizer | None = None
     failed: str | None = None

@@ -7,7 +7,6 @@ which is imported when a file has its format.
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
@@ -25,7 +24,7 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.folder_files import read_bounded
-from streamdec.tokenizers.tokenizer_report import TokenizerReport, versions_of
+from streamdec.tokenizers.tokenizer_report import TokenizerReport
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
@@ -51,7 +50,7 @@ def open_tokenizer(
 
     ``found`` is its format. The other arguments are those of load_tokenizer.
     """
-    started, reason, applies = perf_counter(), "", False
+    reason, applies = "", False
     if place.path is None or found is None:
         assert place.encoding is not None
         kind = tokenizers.TiktokenTokenizer
@@ -61,10 +60,10 @@ def open_tokenizer(
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
-            source = _source(found, applies=applies, is_asked=bool(apply_tokenizer_config))
+            source = _source(found, applies=applies)
             if source is not None:
-                told = {"format": found.format, "revision": place.revision}
-                return HybridTokenizer._of(source, options, **told)
+                made = HybridTokenizer.__new__(HybridTokenizer)
+                return made._load(source, options, found.format, place.revision)
             tokenizer = _of_other_format(found)
         except NotFollowedError as error:
             reason = str(error)
@@ -75,25 +74,18 @@ def open_tokenizer(
     if not reason and (found is None or found.format == "tiktoken"):
         kind_of_file = "" if found is None else "a rank file of "
         reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
-    library_name = tokenizer.tokenizer_type
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
         requested=options.fast,
-        requested_by=options.requested_by,
-        active=library_name,
+        active=tokenizer.tokenizer_type,
         reason=reason or (found.description if found is not None else ""),
-        versions=versions_of(("tokenizers", "transformers", library_name)),
         sha256=getattr(tokenizer, "sha256", None),
         revision=place.revision,
-        seconds={library_name: perf_counter() - started},
     )
-    if options.strict:
-        what = "strict=True needs a tokenizer.json, the only format that fastokens encodes for"
-        raise TokenizerLoadError(f"{tokenizer.name!r}: {what}")
     return tokenizer
 
 
-def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
+def _source(found: Detected, *, applies: bool) -> Source | None:
     """Return the ``tokenizer.json``, or the tokenizer of a SentencePiece folder.
 
     None for other files. Raises NotFollowedError if only transformers can make the tokenizer.
@@ -102,7 +94,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
     if found.format == "transformers":
         raise NotFollowedError(found.description)
     if found.format == "huggingface":
-        return Source(read_bounded(path), str(path), path, applies, is_asked)
+        return Source(read_bounded(path), str(path), path, applies)
     if found.format != "sentencepiece" or not applies:
         return None
     if (folder / "vocab.json").is_file():
@@ -111,7 +103,7 @@ def _source(found: Detected, *, applies: bool, is_asked: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    return Source(b"", str(path), path, applies, is_asked, from_sentencepiece(path))
+    return Source(b"", str(path), path, applies, from_sentencepiece(path))
 
 
 def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import read_object
 from streamdec.loading.detect import detect_format
-from streamdec.protocols import Tokenizer
+from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ DEMO = Path(__file__).parent / "demo"
 """The folder of a small model's tokenizer, a part of this package."""
 VARIABLE = "STREAMDEC_MODELS"
 """The environment variable with the path of a JSON object: names to paths or names."""
-_MAX_NAME = 100
-"""The longest name of a model that is repeated in an error message."""
 HUB = "hf://"
 """Marks a name as an id of the Hub, so that it is not read as a path or as the name of a model."""
 _FILES = (
@@ -111,16 +109,6 @@ def place_of(
     return Place(folder, encoding, folder.name)
 
 
-def use_instead(given: object) -> str:
-    """Return the end of a message: how to use ``given``, if it is a tokenizer."""
-    if isinstance(given, Tokenizer):
-        return "; it is already a tokenizer of streamdec: use it directly"
-    package = type(given).__module__.partition(".")[0]
-    if package == "tokenizers" or hasattr(given, "backend_tokenizer"):
-        return "; streams accept it as it is"
-    return "; write TiktokenTokenizer(encoding)" if package == "tiktoken" else ""
-
-
 def _reasons(name: str) -> list[str]:
     """Return why ``name`` is neither a path nor a known name."""
     reasons = []
@@ -128,14 +116,10 @@ def _reasons(name: str) -> list[str]:
         detect_format(name)
     except TokenizerLoadError as error:
         reasons.append(str(error))
-    has_parts = "/" in name or os.sep in name
-    is_path = has_parts and not is_hub_id(name)
-    if is_path and name.startswith("~"):
-        reasons.append("'~' is not replaced by your home folder; write the whole path")
-    elif has_parts and not Path(name).is_absolute():
+    if not Path(name).is_absolute():
         with suppress(OSError):  # the current folder was deleted
             reasons.append(f"the current folder is {str(Path.cwd())!r}")
-    if not is_path and len(name) <= _MAX_NAME:
+    if is_hub_id(name):
         from streamdec.tokenizers.encodings import ENCODINGS
 
         known = ", ".join(ENCODINGS)
@@ -177,53 +161,35 @@ def find_snapshot(
 ) -> Path:
     """Return the folder of ``revision``: a branch, tag or commit; ``main`` if None.
 
-    Its name is the id of the commit. A snapshot in the cache that has a tokenizer is used without
-    a request to the Hub. Otherwise it is downloaded, if ``allow_download`` is true.
+    Its name is the id of the commit. Without ``allow_download``, it is that of the local cache.
 
     Raises :class:`TokenizerLoadError`, which says what is missing and what to do, and
     :class:`MissingExtraError` without huggingface_hub.
     """
     if not is_hub_id(repo_id):
         raise TokenizerLoadError(f"{repo_id!r:.100} is not an id of the Hub, such as 'org/model'")
-    found = _snapshot(repo_id, revision, local_files_only=True)
-    if isinstance(found, Path):
-        return found
+    hub = library("huggingface_hub", "hub", "ids of the Hub need")
+    try:
+        folder = guarded(
+            hub.snapshot_download,
+            repo_id,
+            revision=revision,
+            allow_patterns=list(_FILES),
+            local_files_only=not allow_download,
+        )
+        found = detect_format(folder)
+        reason = "" if found.format != "unsupported" else found.description.partition(" (")[0]
+    except TokenizerLibraryError as error:
+        told = " ".join(str(error.__cause__).split())
+        reason = f"the download failed: {type(error.__cause__).__name__}: {told:.300}"
+        if not allow_download:
+            reason = "it is not in the local cache"
+    if not reason:
+        return Path(folder)
     what = f"{repo_id!r} of the Hugging Face Hub"
     if revision is not None:
         what += f", revision {revision!r:.80}"
+    hint = "give the path of a folder with its tokenizer files, or put them into the cache"
     if not allow_download:
-        raise TokenizerLoadError(
-            f"{what}: {found}, and downloads are not allowed; pass allow_download=True, or the "
-            "path of a folder with its tokenizer files"
-        )
-    reason, found = found, _snapshot(repo_id, revision, local_files_only=False)
-    if isinstance(found, str):
-        raise TokenizerLoadError(
-            f"{what}: {reason}, and the download failed: {found}. Give the path of a folder with "
-            "its tokenizer files, or put them into the cache"
-        )
-    return found
-
-
-def _snapshot(repo_id: str, revision: str | None, *, local_files_only: bool) -> Path | str:
-    """Return the snapshot, or why it could not be downloaded or has no tokenizer."""
-    hub = library("huggingface_hub", "hub", "ids of the Hub need")
-    try:
-        folder = Path(
-            hub.snapshot_download(
-                repo_id,
-                revision=revision,
-                allow_patterns=list(_FILES),
-                local_files_only=local_files_only,
-            )
-        )
-    # Errors of the network, the server, the disk and the library have no common base class.
-    except Exception as error:  # noqa: BLE001
-        if local_files_only:
-            return "it is not in the local cache"
-        told = " ".join(str(error).split())
-        return f"{type(error).__name__}: {told:.300}"
-    found = detect_format(folder)
-    if found.format == "unsupported":  # without the advice for folders
-        return found.description.partition(" (")[0]
-    return folder
+        hint = "downloads are not allowed; pass allow_download=True, or the path of a folder"
+    raise TokenizerLoadError(f"{what}: {reason}; {hint}")

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamdec.backends._decoder_chain import Stage, stages_of
 from streamdec.backends._tokenizer_json import parse
-from streamdec.backends.library_stream import library_tokenizer
+from streamdec.backends.huggingface import library_tokenizer
 from streamdec.children.serving import requests, write_answer
 from streamdec.errors import TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer

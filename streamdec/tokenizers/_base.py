@@ -44,7 +44,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
     """How it was loaded. Only a :class:`~streamdec.tokenizers.HybridTokenizer` and a tokenizer of
     ``load_tokenizer`` have this attribute."""
 
-    inline_chars: int = 512
+    inline_chars: int = 2_048
     """Async calls encode texts of up to this many code points on the event loop, because a thread
     would cost more."""
 
@@ -71,10 +71,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
     @abstractmethod
     def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """Return the text of ``token_ids``, which are not checked."""
-
-    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
-        """Return the name and the decode function of the library, for comparisons."""
-        return "decode()", self.decode
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         """Return the name and the encode function of the library, for comparisons."""

@@ -6,21 +6,18 @@ In: what the loader was asked for and what it found. Out: plain data.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol, runtime_checkable
 
 from streamdec.tokenizers._chat import ChatTokenizer
 
-__all__ = ["FastMode", "LoadedTokenizer", "RequestedBy", "TokenizerReport", "versions_of"]
+__all__ = ["FastMode", "LoadedTokenizer", "TokenizerReport", "versions_of"]
 
 FastMode = Literal["off", "now", "background"]
 """When fastokens is built and compared: never, before loading returns, or in a thread when it is
 worth it."""
-
-RequestedBy = Literal["argument", "environment", "default"]
-"""Where a mode was requested."""
 
 
 @dataclass(frozen=True)
@@ -32,35 +29,22 @@ class TokenizerReport:
 
     >>> from streamdec import load_tokenizer
     >>> report = load_tokenizer("demo", fast="off").report
-    >>> report.format, report.requested_by, report.active
-    ('huggingface', 'argument', 'huggingface')
+    >>> report.format, report.requested, report.active
+    ('huggingface', 'off', 'huggingface')
     """
 
     format: str
     """The format of the file, as ``detect_format`` names it."""
     requested: FastMode
     """The requested mode of fastokens; without effect for formats that it cannot encode for."""
-    requested_by: RequestedBy
-    """Where it was requested."""
     active: str
     """What encodes: fastokens, huggingface, tiktoken, sentencepiece, gguf or transformers."""
     reason: str
     """Why this library encodes, in a phrase."""
-    guarded: str = ""
-    """A character; texts that contain it are encoded by the library that would encode without
-    fastokens. "" for no such character."""
-    probes: int = 0
-    """The number of strings that were compared."""
-    differing: tuple[str, ...] = ()
-    """The first strings whose ids differed."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """The versions of streamdec, Python and the libraries."""
     sha256: str | None = None
     """SHA-256 of the unpacked file, in hexadecimal; None if the file was not read whole."""
     revision: str | None = None
     """The commit, for a file from the Hub."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that each library took to load, and the comparison (``"probes"``)."""
 
     def __str__(self) -> str:
         return f"{self.active} encodes: {self.reason}"

@@ -20,7 +20,7 @@ from streamdec.backends import hybrid as hybrid_module
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE, HybridTokenizer
 from streamdec.encoding import Special
-from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLibraryError
 from streamdec.fastpath import _probes
 from streamdec.fastpath._fastokens import FastEncoder
 from streamdec.hooks import FellBack
@@ -69,6 +69,18 @@ def test_ids_are_those_of_the_slow_encoder(text: str, add: bool, special: Specia
 
 
 @needs_fastokens
+def test_ids_that_the_library_assigned_are_those_of_the_fast_encoder() -> None:
+    """The file declares another one: there is a hole before it."""
+    [last] = json.loads(byte_level())["added_tokens"][-1:]
+    far = last | {"id": last["id"] + 50, "content": "<far>"}
+    file = byte_level(added_tokens=[*json.loads(byte_level())["added_tokens"], far])
+    with pytest.warns(StreamdecWarning, match=f"'<far>' is {last['id'] + 1}, not {far['id']}"):
+        tokenizer = HybridTokenizer(file, fast="now")
+    assert tokenizer.report.active == "fastokens"
+    assert tokenizer.encode("<far>").ids == (last["id"] + 1,)
+
+
+@needs_fastokens
 @pytest.mark.parametrize(
     "path", [pytest.param(path, id=path.parent.name) for path in shared_tokenizers()]
 )
@@ -113,12 +125,8 @@ def test_the_argument_comes_before_the_environment(
         tokenizer.encode("the")
     assert told.fallbacks == []
     assert [call.tokenizer_type for call in told.calls] == [report.active]
-    by = "argument" if argument else "environment" if (environment or "").strip() else "default"
-    assert (report.requested, report.requested_by) == (requested, by)
+    assert report.requested == requested
     assert report.active == ("fastokens" if requested == "now" else "huggingface")
-    if requested != "now":
-        with pytest.raises(ValueError, match="strict=True needs fast='now', got"):
-            HybridTokenizer(byte_level(), strict=True, fast=argument)
 
 
 # --- trust ----------------------------------------------------------------------------------------
@@ -154,15 +162,12 @@ def test_untrusted_files_are_encoded_slowly_with_a_reason(
     [record] = caplog.records
     assert record.levelno == logging.INFO
     assert reason in record.getMessage()
-    with pytest.raises(TokenizerLoadError, match=f"'JSON text': .*{reason}"):
-        HybridTokenizer(file, fast="now", strict=True)
 
 
 LIES: dict[str, Callable[[bytes, str, dict[str, Any]], bytes]] = {
     "some texts": lambda ids, text, _: b"" if "Größe" in text else ids,
     "around a text": lambda ids, _, mode: ids + bytes(4 * mode["add_special_tokens"]),
     "special tokens as text": lambda ids, _, mode: ids + bytes(4 * (mode["special"] == "text")),
-    "one text alone": lambda ids, *_: ids,
     "guarded letters": lambda ids, text, _: b"" if "\u180e" in text else ids,
 }
 
@@ -170,13 +175,11 @@ LIES: dict[str, Callable[[bytes, str, dict[str, Any]], bytes]] = {
 def lie(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     honest = FastEncoder.ids
 
-    def lying(self: FastEncoder, texts: list[str], **mode: Any) -> list[bytes]:
-        found = zip(texts, honest(self, texts, **mode), strict=True)
-        return [LIES[way](ids, text, {"special": "parse"} | mode) for text, ids in found]
+    def lying(self: FastEncoder, texts: list[str], special: Special, **mode: Any) -> list[bytes]:
+        found = zip(texts, honest(self, texts, special, **mode), strict=True)
+        return [LIES[way](ids, text, {"special": special} | mode) for text, ids in found]
 
     monkeypatch.setattr(FastEncoder, "ids", lying)
-    if way == "one text alone":  # which is encoded by another function
-        monkeypatch.setattr(FastEncoder, "ids_alone", lambda *_: [0])
 
 
 @pytest.mark.parametrize("way", LIES)
@@ -187,10 +190,9 @@ def test_other_ids_disable_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None
     tokenizer = HybridTokenizer(byte_level(), fast="now")
     report = tokenizer.report
     if way == "guarded letters":
-        assert (report.active, report.guarded, report.differing) == ("fastokens", "\u180e", ())
+        assert report.active == "fastokens"
     else:
-        assert (report.active, report.guarded) == ("huggingface", "")
-        assert report.differing
+        assert report.active == "huggingface"
         assert "fastokens gives other ids for" in report.reason
     for text in ("Größe", "the", "a\u180eb"):
         assert tokenizer.encode(text) == slow().encode(text)
@@ -206,9 +208,6 @@ def test_a_later_failure_drops_no_request(
     def failing(*_: Any, **__: Any) -> list[bytes]:
         raise TokenizerLibraryError("no more threads")
 
-    monkeypatch.setattr(tokenizer._fast, "encode_short", failing)
-    assert tokenizer.encode("the quick") == slow().encode("the quick")
-    assert not caplog.text
     monkeypatch.setattr(FastEncoder, "ids", failing)
     with recording() as told:
         assert tokenizer.encode("the quick") == slow().encode("the quick")
@@ -233,9 +232,6 @@ def test_without_fastokens_the_slow_encoder_is_used(
     assert tokenizer.report.active == "huggingface"
     assert "pip install 'streamdec[fast]'" in tokenizer.report.reason
     assert tokenizer.encode("the") == slow().encode("the")
-    with pytest.raises(MissingExtraError, match=r"'JSON text': .*streamdec\[fast\]"):
-        HybridTokenizer(byte_level(), fast="now", strict=True)
-    assert HybridTokenizer(byte_level(), fast="off").report.probes == 0
 
 
 # --- when it is built -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec.backends import rank_files
-from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks, sha256_of
+from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
 from streamdec.errors import EncodeError, TokenizerLoadError
@@ -161,7 +161,7 @@ def test_pickling_keeps_everything(tmp_path: Path) -> None:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
     """A table of encodings, two of which share a small file, and one is in a part of it."""
-    file = RankFile(sha256_of(rank_file()), "https://example.org/small.tiktoken")
+    file = RankFile(hashlib.sha256(rank_file()).hexdigest(), "https://example.org/small.tiktoken")
     other = RankFile("0" * 64, "https://example.org/other.tiktoken")
     table = {
         "whole": EncodingSpec("whole", PATTERN, SPECIAL, files=(file,)),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
-from streamdec.backends import gguf_metadata, rank_files, tekken
+from streamdec.backends import gguf_metadata, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
 from streamdec.core import since, snapshots, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
@@ -166,13 +166,9 @@ OF_SECURITY = [
     f"{folder_files.MAX_FILE // MIB} MiB (`MAX_FILE`)",
     f"makes of one character | {trial_main.MAX_GROWTH:,} characters",
     f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
-    f"a token of a rank file or a Tekken file | {rank_files.MAX_TOKEN:,} bytes",
     f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
     f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
-    (
-        f"{gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items, "
-        f"{gguf_metadata._MAX_NESTING} levels"
-    ),
+    f"the metadata of a GGUF file | {gguf_metadata.MAX_METADATA // MIB} MiB |",
     f"files of a folder that are opened to detect their format | {detect._MAX_FILES} |",
     (
         f"JSON {snapshot.MAX_JSON // MIB} MiB, "

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 import os
 import sys
 from pathlib import Path
@@ -51,23 +49,19 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
     ("content", "description"),
     [
         (b"", "an empty file"),
-        (b"\xef\xbb\xbf", "a file with nothing but white space"),
-        (b" \n", "a file with nothing but white space"),
-        (lzma.compress(b"hello"), "an xz-compressed file"),
-        (gzip.compress(TOKENIZER, mtime=0), "a gzip-compressed file"),
-        (b"\x28\xb5\x2f\xfd\x24", "a zstd-compressed file"),
-        (b"PK\x03\x04", "a zip archive"),
-        (TOKENIZER.decode().encode("utf-16"), "a text in UTF-16"),
+        (TOKENIZER.decode().encode("utf-16"), "a file of an unknown format that begins with"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),
         (b"#version: 0.2\nt h", "a list of BPE merges"),
-        (b"<!doctype html><html>", "HTML or XML"),
-        (b"[PAD]\n[UNK]\n", 'JSON without a "model"'),
+        (b"<!doctype html><html>", "HTML (download the file itself"),
+        (b"\n<HTML>", "HTML (download the file itself"),
+        (b"<s>\n</s>\n", "a file of an unknown format that begins with b'<s>"),
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
         (b"{\xff}", 'JSON without a "model"'),
-        (b'{"model_max_length": 1024}', "a tokenizer_config.json"),
-        (b'{"added_tokens_decoder": {}}', "a tokenizer_config.json"),
-        (json.dumps({'"a': 0, "b": 1}).encode("utf-8-sig"), "a vocabulary"),
+        (
+            b'{"model_max_length": 1024}',
+            'JSON without a "model" (of a part of a tokenizer, give the folder)',
+        ),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
@@ -77,8 +71,7 @@ def test_other_formats_are_named(content: bytes, description: str, tmp_path: Pat
     (tmp_path / "tokenizer.json").write_bytes(content)
     assert found(tmp_path).startswith(description)
     (tmp_path / "tokenizer.json").rename(tmp_path / "vocab.txt")
-    is_vocabulary = content[:1] in (b"<", b"[")  # it may begin with the token <s> or [PAD]
-    assert found(tmp_path / "vocab.txt").startswith("a voc" if is_vocabulary else description)
+    assert found(tmp_path / "vocab.txt").startswith(description)
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -88,15 +81,13 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     ("files", "advice"),
     [
         ({f"{i}.gguf": b"" for i in range(7)}, "with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2"),
-        ({"model.safetensors": b""}, "a folder with no tokenizer.json (no file in it has a voc"),
+        ({"model.safetensors": b""}, "a folder with model.safetensors but no tokenizer.json"),
+        ({}, "a folder with no tokenizer.json (download the tokenizer files)"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),
         ({"q4.gguf": gguf([]), "q8.gguf": gguf([])}, "several tokenizer files: q4.gguf, q8.gguf; "),
         ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),
-        ({"tekken.json.xz": b"\xfd7zXZ\x00"}, "unpack it with unxz"),
         ({"vocab.json": POINTER, "merges.txt": b"a b\n"}, "git lfs pull"),
         ({"tokenizer_config.json": b"{}", "config.json": b"{}"}, "download the tokenizer"),
-        ({"vocab.json": b'{"a": 0}'}, "without a way to split a text"),
-        ({"tokenizer.model": b"\x00"}, r"DecodeStream(AutoTokenizer.from_pretrained(fold"),
         (
             {"tokenization_x.py": b"", "x.model": b"\x00"},
             "DecodeStream(AutoTokenizer.from_pretrained(folder, trust_remote_code=True))",
@@ -151,7 +142,7 @@ def test_no_more_is_read_than_a_tokenizer_has(
     monkeypatch.setattr(detect, "MAX_FILE", 1_000_000)
     late = b'{"x": "' + b"y" * 2_000_000 + b'", "model": {}}'
     (tmp_path / "t").write_bytes(late)
-    assert found(tmp_path / "t").endswith('JSON without a "model"')
+    assert found(tmp_path / "t").startswith('JSON without a "model"')
 
 
 @pytest.mark.parametrize("name", ["missing", "missing/t.json", "a\0b", "x" * 3000, "link"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from streamdec.backends import rank_files
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -68,9 +67,7 @@ def test_every_format_has_a_report_and_is_told_to_hooks(format_: str, tmp_path: 
     calls = [(report.active, "encode"), (kind, "decode")]
     assert [(call.tokenizer_type, call.operation) for call in told.calls] == calls
     assert route_of(tokenizer) == "bytes"
-    assert (report.format, report.requested, report.requested_by) == (format_, "off", "argument")
-    assert report.versions.keys() >= {"python", "tokenizers"}
-    assert sum(report.seconds.values()) > 0
+    assert (report.format, report.requested) == (format_, "off")
     if format_ == "gguf":
         assert report.sha256 is None
     else:
@@ -90,18 +87,9 @@ def test_an_unknown_mode_is_the_same_for_all(
         with pytest.warns(StreamdecWarning, match="must be one of off, .*'rust'") as told:
             report = load_tokenizer(tmp_path / name).report
         assert [record.filename for record in told] == [__file__]
-        assert (report.requested, report.requested_by) == ("background", "default")
+        assert report.requested == "background"
         assert os.environ[VARIABLE] == "rust"
         monkeypatch.delenv(VARIABLE)
-
-
-def test_strict_mode_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fastokens", None)
-    ZOO["byte_level_trained"]().save(str(tmp_path / "hf"))
-    write_json(tmp_path / "tekken", tekken())
-    for name, told in (("hf", "pip install 'streamdec"), ("tekken", "needs a tokenizer.json")):
-        with pytest.raises((MissingExtraError, TokenizerLoadError), match=told):
-            load_tokenizer(tmp_path / name, fast="now", strict=True)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -171,7 +159,11 @@ def test_a_table_that_differs_warns_at_once(
         (None, TypeError, "^path_or_name must be a path or a name, not None$"),
         (["a"], TypeError, r"^path_or_name must be a path or a name, not \['a'\]$"),
         ('{"model": ' + "x" * 9_000, TokenizerLoadError, "^'{.{,600}$"),
-        ("model.zip", TokenizerLoadError, "^'model.zip': found a zip archive.*; supported: a Hug"),
+        (
+            "model.zip",
+            TokenizerLoadError,
+            "^'model.zip': found a file .*; supported: a Hug",
+        ),
     ],
 )
 def test_what_is_not_a_tokenizer_is_an_error(

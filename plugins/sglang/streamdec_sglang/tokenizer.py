@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from streamdec import HuggingFaceTokenizer
@@ -30,12 +29,4 @@ def why_unsupported(tokenizer: Any) -> str | None:
 
 def decoder_for(tokenizer: PreTrainedTokenizerFast) -> HuggingFaceTokenizer:
     """Return the streamdec tokenizer of a fast tokenizer of transformers."""
-    backend = tokenizer.backend_tokenizer
-    if isinstance(backend, Tokenizer):
-        return HuggingFaceTokenizer(backend)
-    # The backend is an object of fastokens, not of ``tokenizers``. Read the JSON that it was made
-    # from.
-    made = HuggingFaceTokenizer(backend.to_str())
-    if made.renumbered:
-        raise ValueError("its added tokens have other ids than its JSON says")
-    return made
+    return HuggingFaceTokenizer(tokenizer.backend_tokenizer)

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tokenizers import Tokenizer
 from vllm.v1.engine.detokenizer import (
     FastIncrementalDetokenizer,
     IncrementalDetokenizer,
@@ -69,14 +68,11 @@ def _decoder_for(tokenizer: Any) -> Any:
 
 
 def _wrapped(inner: Any) -> Any:
-    if isinstance(inner, Tokenizer):
-        return HuggingFaceTokenizer(inner)
-    # A tokenizer of fastokens: its JSON is read, or, if that is not possible, its decode() is used.
+    # Of a tokenizer of fastokens the JSON is read; if that is not possible, it decodes itself.
     try:
-        made = HuggingFaceTokenizer(inner.to_str())
-    except (AttributeError, TokenizerLoadError):
+        return HuggingFaceTokenizer(inner)
+    except (TypeError, TokenizerLoadError):
         return inner
-    return inner if made.renumbered else made
 
 
 @lru_cache(maxsize=4_096)
