@@ -31,7 +31,6 @@ class Entrant(Protocol):
 
     def text(self, token_ids: Sequence[int]) -> str:
         """Return the text of ``token_ids``, with the text at the end."""
-        ...
 
 
 class _Stepping:
@@ -92,8 +91,6 @@ class _OffsetWindow:
     new, unless it ends in U+FFFD, which may be an unfinished character.
     """
 
-    __slots__ = ("_decode", "_ids", "_prefix", "_read")
-
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
         self._ids: list[int] = []
@@ -137,6 +134,4 @@ def rival_of(tokenizer: Decoder) -> Entrant:
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
     """Return where the first complete stop begins, the longest of several; or None."""
     places = [(text.find(stop), len(stop)) for stop in stops if stop in text]
-    if not places:
-        return None
-    return min(places, key=lambda found: (found[0] + found[1], found[0]))[0]
+    return min(places, key=lambda found: (sum(found), found[0]), default=(None, 0))[0]

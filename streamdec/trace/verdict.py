@@ -139,10 +139,9 @@ class _Reference:
 
     def _streamed(self, count: int, byte_fallback: str) -> str:
         """Return the whole text of a stream; "" if the tokenizer lacks this policy."""
+        options = {**self._options, "byte_fallback": byte_fallback}
         try:
-            stream = DecodeStream(
-                self._tokenizer, **{**self._options, "byte_fallback": byte_fallback}
-            )
+            stream = DecodeStream(self._tokenizer, **options)
         except ValueError:
             return ""
         return "".join(stream.step_batch([*self._prompt, *self.ids[:count]])) + stream.flush()
