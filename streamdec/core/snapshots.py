@@ -314,7 +314,7 @@ def _load_beginning(decoder: TokenDecoder, fields: Json) -> None:
 
 def _load_clean_point(decoder: TokenDecoder, fields: Json) -> None:
     """Go to the clean point of these fields."""
-    tokens, *sizes = counts(fields.get("counts", [0, 0, 0]))
+    tokens, *sizes = counts(fields["counts"])
     row, state = _load_place(decoder, fields.get("clean"))
     care = fields.get("care", [NEVER, NEVER])
     shield, marker = numbers(care, NEVER, tokens - 1, 2)

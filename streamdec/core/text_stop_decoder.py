@@ -233,7 +233,7 @@ class TextStopDecoder:
         stream = cls()
         with snapshots.reading(fields, lambda: stream):
             stream = cls(StopConditions.from_json(fields.get("conditions", {})))
-            stream._count = count_of(*snapshots.counts(fields.get("counts", [0, 0, 0])))
+            stream._count = count_of(*snapshots.counts(fields["counts"]))
             if "seen" in fields:
                 stream._load_seen(fields["seen"])
             last, reason = "".join(fields.get("last", [])), fields.get("end")

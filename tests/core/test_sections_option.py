@@ -46,6 +46,19 @@ HARMONY = MockTokenizer.from_tokens(
 CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
 
 
+@pytest.mark.parametrize(
+    ("prompt", "is_inside", "is_inside_by_text"),
+    [([3], True, True), ([0, 11], False, False), ([0, 1], False, True), ([0, 1, 2], False, False)],
+)
+def test_a_marker_of_a_prompt_is_found_by_its_id_if_it_has_one(
+    prompt: list[int], is_inside: bool, is_inside_by_text: bool
+) -> None:
+    """Other tokens may spell it. Without ``encode`` the text is searched."""
+    for tokenizer, expected in ((TOKENIZER, is_inside), (Bare(TOKENIZER), is_inside_by_text)):
+        decoder = StopSequenceDecoder(tokenizer, prompt_token_ids=prompt, sections=ONE)
+        assert section_of(decoder) == ("r" if expected else None)
+
+
 def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
     told = r"'<\|channel\|>analysis<\|message\|>' contains '<\|channel\|>'.*=False"
     with pytest.warns(StreamdecWarning, match=told):

@@ -275,6 +275,14 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
     assert other.match == decoder.match is not None
 
 
+def test_an_ended_text_is_ended_in_a_snapshot_too() -> None:
+    decoder = TextStopDecoder(StopConditions("ab"))
+    decoder.step("xa")
+    assert decoder.flush("abort").text == "a"
+    other = TextStopDecoder.restore(decoder.snapshot())
+    assert (other.finish_reason, other.jailed, other.flush().text) == ("abort", "", "")
+
+
 GOOD = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))
 GOOD.step("<\nUser:>é\nUs")
 BEGUN = TextStopDecoder(StopConditions("ab", ignore_stops_between=("<a", "b>")))

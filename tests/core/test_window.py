@@ -68,6 +68,11 @@ def test_a_first_token_without_text_is_remembered(silent: list[int]) -> None:
         assert streamed(spaces_between, [*before, 1]).endswith(" a")
 
 
+def test_a_window_of_many_ids_without_text_is_cut() -> None:
+    silent = range(2, 200)
+    assert streamed(lambda ids: "a" * [*ids].count(1), [*silent, 1, *silent, 1]) == "aa"
+
+
 def without_repeats(token_ids: Sequence[int]) -> str:
     """As in CTC: an id repeated in a row counts once, 0 is a blank, and 7 is skipped."""
     kept = [token_id for token_id in token_ids if token_id != 7]
@@ -201,6 +206,19 @@ def test_a_state_has_no_more_ids_than_a_window() -> None:
             assert DecodeStream.restore(tokenizer, resealed(snapshot, place)).held == b""
             continue
         with pytest.raises(SnapshotError, match="expected a window of ids"):
+            DecodeStream.restore(tokenizer, resealed(snapshot, place))
+
+
+def test_the_given_text_of_a_state_is_that_of_its_window() -> None:
+    tokenizer = Decoding(lambda ids: "".join(map(chr, ids)).replace("\n\n", ""))
+    snapshot = DecodeStream(tokenizer).snapshot()
+    for given, is_right in (("ab", True), ("abc", True), ("a", False), ("", False), ("b", False)):
+        place = {"clean": [[[97, 98], [], given, [], 0], 0, 0, []]}
+        if is_right:
+            restored = DecodeStream.restore(tokenizer, resealed(snapshot, place))
+            assert restored.step(99) == ("" if given == "abc" else "c")
+            continue
+        with pytest.raises(SnapshotError, match="the given text is not that of the window"):
             DecodeStream.restore(tokenizer, resealed(snapshot, place))
 
 
