@@ -92,7 +92,7 @@ def _library(tokenizer: Any, request: Request) -> Detokenizer:
 
 def main(folder: Path) -> None:
     """Print a report on each peer."""
-    kit = Kit(folder)
+    kit = Kit(folder, names_specials=True)
     with tempfile.TemporaryDirectory() as scratch:
         makers: dict[str, MakeDetokenizer] = {"tokenizers DecodeStream": _library}
         makers |= {each.__name__: _maker(kit, Path(scratch), each) for each in PEERS}

@@ -33,8 +33,10 @@ class PeerMissingError(Exception):
 class Kit:
     """A folder with the peers, as ``python -m benchmarks.peers FOLDER`` fills it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, names_specials: bool = False) -> None:
         self.folder = folder
+        self._names_specials = names_specials
+        """Whether tokenizers know which tokens are special. (vLLM's are faster at it.)"""
         self._tokenizers: dict[Path, Any] = {}
         self._defined: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
 
@@ -89,11 +91,12 @@ class Kit:
         return module
 
     def tokenizer(self, path: Path) -> Any:
-        """Return the tokenizer of a file that the peers use, with its special tokens."""
+        """Return the tokenizer object of a ``tokenizer.json`` that the peers use."""
         if path not in self._tokenizers:
-            added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
-            special = [each.content for each in added if each.special]
-            make = self.transformers.PreTrainedTokenizerFast
+            make, special = self.transformers.PreTrainedTokenizerFast, list[str]()
+            if self._names_specials:
+                added = Tokenizer.from_file(str(path)).get_added_tokens_decoder().values()
+                special = [each.content for each in added if each.special]
             self._tokenizers[path] = make(tokenizer_file=str(path), extra_special_tokens=special)
         return self._tokenizers[path]
 
