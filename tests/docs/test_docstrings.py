@@ -3,8 +3,8 @@
 An example is run as a reader runs it: it imports what it uses. It runs in a folder where
 ``path/to/model`` is a model's folder and ``path/to/model.tiktoken``, ``.gguf``, ``.model`` and
 ``tekken.json`` are files of those kinds. Examples and modules that need a library which is not
-there are skipped, each by its name. The docstrings are read from the sources: those of modules that
-need such a library, and those after constants and fields, are found as well.
+there are skipped. They are read from the sources, so those of modules that need such a library, and
+those after constants and fields, are found as well.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import doctest
 import importlib
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,68 +27,26 @@ from tests.support.pages import ROOT, make_model_folder
 from tests.support.public_api import DOORS
 
 
-@dataclass(frozen=True)
-class Docstring:
-    """A docstring in a source file."""
+class Docstring(NamedTuple):
+    """A text with examples in a source file."""
 
-    module: str
-    name: str
-    """What it is of, from the module on; "" for the module itself."""
-    text: str
     path: Path
     line: int
     """Where it begins, from 1."""
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}".rstrip(".")
-
-
-def _docstrings_of(path: Path) -> Iterator[Docstring]:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    tree = ast.parse(path.read_text("utf-8"))
-    for name, node in _strings_in(tree, ""):
-        yield Docstring(module, name, node.value, path, node.lineno)
-
-
-def _strings_in(node: ast.AST, name: str) -> Iterator[tuple[str, Any]]:
-    """The docstrings, also of constants and fields, by the names of what they describe."""
-    body: list[ast.stmt] = getattr(node, "body", [])
-    last = name if isinstance(node, _DOCUMENTED) else None
-    for statement in body:
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            if isinstance(statement.value.value, str) and last is not None:
-                yield last, statement.value
-            last = None
-            continue
-        last = None
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            last = _dotted(name, _target(statement))
-        elif isinstance(statement, _DOCUMENTED):
-            yield from _strings_in(statement, _dotted(name, statement.name))
-        elif isinstance(statement, (ast.If, ast.Try)):
-            yield from _strings_in(statement, name)
-
-
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _target(statement: ast.Assign | ast.AnnAssign) -> str:
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-    return target.attr if isinstance(target, ast.Attribute) else ast.unparse(target)
-
-
-def _dotted(*names: str) -> str:
-    return ".".join(filter(None, names))
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
 
 
 PARSER = doctest.DocTestParser()
-DOCSTRINGS = [
-    docstring
+EXAMPLES = [
+    Docstring(path, node.lineno, node.value.value)
     for path in sorted((ROOT / "streamdec").rglob("*.py"))
-    for docstring in _docstrings_of(path)
+    for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if isinstance(node.value.value, str) and ">>>" in node.value.value
 ]
-EXAMPLES = [docstring for docstring in DOCSTRINGS if ">>>" in docstring.text]
 
 
 @pytest.fixture(scope="session")
@@ -107,10 +63,6 @@ def folder_of_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class _Runner(doctest.DocTestRunner):
     """Stop at the first example that differs, or that raises an error that it does not show."""
-
-    def __init__(self) -> None:
-        super().__init__(verbose=False)
-        self.told: list[str] = []
 
     def report_failure(
         self, out: Any, test: doctest.DocTest, example: doctest.Example, got: str
@@ -140,10 +92,10 @@ def test_an_example_prints_what_it_says(
 ) -> None:
     monkeypatch.chdir(folder_of_examples)
     before = {**os.environ}
-    test = PARSER.get_doctest(
-        docstring.text, {}, str(docstring), str(docstring.path.relative_to(ROOT)), docstring.line
+    path = str(docstring.path.relative_to(ROOT))
+    _Runner(verbose=False).run(
+        PARSER.get_doctest(docstring.text, {}, str(docstring), path, docstring.line)
     )
-    _Runner().run(test)
     assert hooks.installed == (), "an example removes its hooks"
     assert {**os.environ} == before
 
@@ -176,15 +128,3 @@ def test_the_pages_import_only_public_names() -> None:
 
 EXCEPT = {("streamdec.cli", "demo")}
 """The command line, which is documented as one."""
-
-
-def test_an_example_in_every_kind_of_docstring_is_found() -> None:
-    names = {str(docstring) for docstring in DOCSTRINGS}
-    assert {
-        "streamdec",  # a module
-        "streamdec.chunks.Chunk",  # a class
-        "streamdec.chunks.Chunk.text",  # a field
-        "streamdec.chunks.FinishReason",  # a constant
-        "streamdec.streams.text_stream.TextStream.aclose",  # a coroutine
-        "streamdec.streams.pool.DecoderPool.__init__.errors",  # an attribute
-    } <= names
