@@ -19,6 +19,8 @@ from streamdec.tokenizers._common import NO_TEXT
 
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
+MAX_ITEMS = 2**21
+"""The most items of all lists; the largest vocabularies have 800,000. A byte becomes an object."""
 _SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -30,6 +32,7 @@ class _Reader:
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self.left = size
+        self.items = MAX_ITEMS
         self.order = "<"
 
     def take(self, count: int, what: str) -> bytes:
@@ -101,6 +104,10 @@ def _value(reader: _Reader, kind: int, key: str) -> Any:
         return bool(value) if kind == _BOOL else value
     inner = reader.number("I", f"the type of {key}")
     count = reader.number("Q", f"the length of {key}")
+    reader.items -= count
+    if reader.items < 0:
+        told = f"and all lists may have {MAX_ITEMS} items together"
+        raise ValueError(f"{key} has {count} items, {told}")
     if inner == _ARRAY:
         return [_value(reader, _ARRAY, key) for _ in range(count)]
     if inner == _STRING:

@@ -389,9 +389,9 @@ DEEP = b"".join(struct.pack("<IQ", 9, 1) for _ in range(100_000))
         (head() + number(10**6) + b"k" * 20, "a key needs 1000000 bytes"),
         (head() + KEY + struct.pack("<I", 13) + b"x" * 20, "type 13"),
         (head() + KEY + struct.pack("<I", 8) + number(2**40), "1099511627776 bytes"),
-        (head() + LIST + struct.pack("<I", 4) + number(2**62), "needs 18446744073709551616 bytes"),
+        (head() + LIST + struct.pack("<I", 4) + number(2**62), "has 4611686018427387904 items"),
         (head() + LIST + struct.pack("<I", 10) + number(9) + b"x" * 9, "only 9 are left"),
-        (head() + LIST + struct.pack("<I", 8) + number(2**62), "an item of 'k' needs 8 bytes"),
+        (head() + LIST + struct.pack("<I", 8) + number(2**20), "an item of 'k' needs 8 bytes"),
         (head() + LIST + struct.pack("<I", 77) + number(1) + b"x", "type 77"),
         (head() + LIST + DEEP, "recursion"),
     ],
@@ -409,6 +409,15 @@ def test_a_key_twice_and_no_file(tmp_path: Path) -> None:
         read(gguf([("a", 1), ("a", 2)]), tmp_path)
     with pytest.raises(TokenizerLoadError, match="No such file"):
         read_metadata(tmp_path / "none", bool)
+
+
+def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_metadata, "MAX_ITEMS", 8)
+    content = gguf([("a", ["x"] * 4), ("b", ["x"] * 4)])
+    assert read(content, tmp_path) == {"a": ["x"] * 4, "b": ["x"] * 4}
+    for wanted in ("", "b", "none"):
+        with pytest.raises(TokenizerLoadError, match="'b' has 5 items, and all lists may have 8"):
+            read(gguf([("a", ["x"] * 4), ("b", ["x"] * 5)]), tmp_path, wanted)
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3, 10, 11, 23])
