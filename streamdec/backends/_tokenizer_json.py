@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from streamdec.tokenizers.folder_files import read_bounded
 _BOM = "\ufeff"
 _ADDED_TOKENS = re.compile(rb'"added_tokens"\s*:\s*(?=\[)')
 """It does not match inside a vocabulary, where the value of a token is a number."""
+_MOST_LISTS = 4
+"""The most lists of added tokens that are read: each costs as much as the rest of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:
 def _declared(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the added tokens of a tokenizer.json, without parsing the vocabulary."""
     decode = json.JSONDecoder().raw_decode
-    for found in _ADDED_TOKENS.finditer(content):
+    for found in islice(_ADDED_TOKENS.finditer(content), _MOST_LISTS):
         try:
             tokens = decode(content[found.end() :].decode("utf-8", "replace"))[0]
         except (ValueError, RecursionError):  # the library rejects it
