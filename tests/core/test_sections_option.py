@@ -46,6 +46,12 @@ HARMONY = MockTokenizer.from_tokens(
 CHANNEL = {"r": ("<|channel|>analysis<|message|>", "<|end|>")}
 
 
+@pytest.mark.parametrize("ids", [[3, 4], [0, 1, 4]])
+def test_a_marker_whose_end_may_become_a_stop_opens_its_section(ids: list[int]) -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, stop="t>x", sections=ONE)
+    assert pieces_of([*decoder.step_batch(ids), decoder.flush()]) == [("r", "a")]
+
+
 @pytest.mark.parametrize(
     ("prompt", "is_inside", "is_inside_by_text"),
     [([3], True, True), ([0, 11], False, False), ([0, 1], False, True), ([0, 1, 2], False, False)],
