@@ -39,6 +39,8 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers.folder_files import read_bounded
 
 _SPACE = "\u2581"
+_LONGEST = 4096
+"""Characters of a piece; the longest known has 256."""
 
 
 def from_sentencepiece(path: Path) -> tuple[Tokenizer, FolderTokens, str]:
@@ -133,7 +135,12 @@ def _merges_by_score(proto: ModelProto, names: list[str]) -> list[tuple[str, str
 
 
 def _halves(token: str, vocab: Container[str]) -> Iterator[tuple[str, str]]:
-    """Yield the ways to make ``token`` of two tokens of ``vocab``."""
+    """Yield the ways to make ``token`` of two tokens of ``vocab``.
+
+    Raises ValueError for a token of more than 4,096 characters: the work is quadratic.
+    """
+    if len(token) > _LONGEST:
+        raise ValueError(f"a piece of {len(token)} characters; the most is {_LONGEST}")
     for place in range(1, len(token)):
         left, right = token[:place], token[place:]
         if left in vocab and right in vocab:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
 from tests.support.files import sentencepiece, write_json
@@ -86,3 +87,13 @@ def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None
     tokens[str(size + 7)] = special("<far>")
     with pytest.raises(TokenizerLoadError, match=f"id {size + 7} for '<far>'"):
         load_tokenizer(folder_of(tmp_path, added_tokens_decoder=tokens, **code), fast="off")
+
+
+def test_a_piece_that_takes_too_long_is_rejected(tmp_path: Path) -> None:
+    piece = b"a" * 5000
+    field = b"\x0a" + b"\x88\x27" + piece
+    model = b"\x0a" + bytes([len(field) & 0x7F | 0x80, len(field) >> 7]) + field
+    is_bpe = b"\x12\x02\x18\x02"
+    folder = folder_of(tmp_path, model + is_bpe)
+    with pytest.raises(TokenizerLoadError, match="a piece of 5000 characters"):
+        from_sentencepiece(folder / "tokenizer.model")

@@ -280,9 +280,12 @@ def test_a_streamer_works_for_one_call() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"streamer": object()}, "start() does not take streamer: pass stop="),
-        ({"stop_strings": ["a"]}, "start() does not take stop_strings: pass stop= to the streamer"),
-        ({"stopping_criteria": [bool]}, "start() does not take stopping_criteria: pass stop= to"),
+        ({"streamer": object()}, "start() does not take streamer: the streamer passes"),
+        ({"stop_strings": ["a"]}, "start() does not take stop_strings: the streamer passes"),
+        (
+            {"stopping_criteria": [bool]},
+            "start() does not take stopping_criteria: the streamer passes",
+        ),
         (
             {"generation_config": SimpleNamespace(stop_strings=["a"])},
             "the generation_config has stop_strings; pass stop= to the streamer",
