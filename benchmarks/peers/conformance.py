@@ -25,11 +25,11 @@ from streamdec.testing import Detokenizer, MakeDetokenizer, Request, check_detok
 
 PEERS = (VllmFast, VllmSlow, Sglang, MlxOwn, MlxNaive, HfStreamer)
 EXAMPLES = 25
-"""The examples of each law."""
+"""How many examples are tried for each law."""
 
 
 class _Adapter:
-    """A peer, as the kit steps it."""
+    """A peer with the methods that the kit calls."""
 
     def __init__(self, peer: Any) -> None:
         self._peer, self._stream = peer, peer.open()
@@ -43,7 +43,7 @@ class _Adapter:
 
 
 class _Library:
-    """``DecodeStream`` of tokenizers, which has no end."""
+    """``DecodeStream`` of tokenizers, which has no call for the end."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer, self._stream = tokenizer, DecodeStream(skip_special_tokens=True)

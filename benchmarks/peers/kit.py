@@ -36,7 +36,8 @@ class Kit:
     def __init__(self, folder: Path, *, names_specials: bool = False) -> None:
         self.folder = folder
         self._names_specials = names_specials
-        """Whether tokenizers know which tokens are special. (vLLM's are faster at it.)"""
+        """Whether transformers' tokenizers are told the special tokens. For the benchmark they are
+        not: transformers looks all of them up at each call, while engines keep them."""
         self._tokenizers: dict[Path, Any] = {}
         self._defined: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
 

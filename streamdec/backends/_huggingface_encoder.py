@@ -81,8 +81,8 @@ class HuggingFaceEncoder(BaseTokenizer):
     def _ask_if_skipped(self, token_id: int) -> bool:
         """Return whether ``token_id`` is skipped, by decoding with and without skipping.
 
-        It is decoded between two tokens: a CTC pad has no text, but separates equal ones, and
-        Metaspace removes the first space.
+        It stands between two copies of an ordinary token: a CTC pad has no text, but separates
+        equal tokens, and Metaspace removes the first space.
         """
         around = self._neighbour
         ids = [*around, token_id, *around]
@@ -155,7 +155,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
     @cached_property
     def _unknown(self) -> frozenset[int]:
-        """The special tokens that stand for what has no token."""
+        """The special tokens of which a character without a token is made (unk)."""
         [(_, ids)] = self._pairs([_UNKNOWN], "text")
         return self._special_ids.intersection(ids.buffer)
 

@@ -94,7 +94,7 @@ def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
 
 
 def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:
-    """Say which added tokens have other ids than in the file; empty if none has.
+    """Return a message about added tokens whose ids are not those of the file; "" without.
 
     The library silently assigns the next free id instead of the declared one.
     """

@@ -1,7 +1,7 @@
-"""Warn of a ``tokenizer.json`` whose text or ids differ from expectations.
+"""Warn if a ``tokenizer.json`` gives unexpected text or ids.
 
-In: a loaded tokenizer. Out: a warning for each kind of caveat. The library itself does what the
-caveat says, and so does streamdec.
+In: a loaded tokenizer. Out: a warning for each kind of caveat. streamdec does what the library
+does.
 
 The library's rules are in ``added_vocabulary.rs`` and ``byte_level.rs`` of ``tokenizers`` 0.23.
 Since 0.23.1 it decodes an added token with ``normalized=true`` as its normalized text.
@@ -34,7 +34,7 @@ def warn_of_caveats(tokenizer: AnyTokenizer) -> None:
         warn(f"{tokenizer.name!r}: {what}: {_listed(odd)}. They are decoded as other text")
     if wrong := _of_other_id(library):
         what = "tokens that the post_processor adds with other ids than the vocabulary has"
-        warn(f"{tokenizer.name!r}: {what}, as the library does: {_listed(wrong)}")
+        warn(f"{tokenizer.name!r}: {what}: {_listed(wrong)}")
     text = _decoded(library)
     if found := {"\u0120", "\u2581"}.intersection(text):
         what = f"a decoder that cannot read the vocabulary: it decodes {_TEXT!r} as {text!r:.40}"
@@ -59,7 +59,7 @@ def _of_other_text(tokenizer: HuggingFaceTokenizer) -> dict[int, str]:
 
 
 def _of_other_id(library: Tokenizer) -> dict[int, str]:
-    """Return the tokens around a text whose ids are not those of the table."""
+    """Return the tokens of the post-processor whose ids are not those of the vocabulary."""
     state: dict[str, Any] = state_of(library.post_processor) or {}
     named: list[tuple[str, int]] = []
     for part in (state, *state.get("processors", ())):
@@ -70,7 +70,7 @@ def _of_other_id(library: Tokenizer) -> dict[int, str]:
 
 
 def _decoded(library: Tokenizer) -> str:
-    """Return what a text becomes; it shows how the vocabulary spells a space."""
+    """Encode and decode a text with a space, which may be spelled otherwise."""
     try:
         return library.decode(guarded(library.encode, _TEXT, add_special_tokens=False).ids)
     except TokenizerLibraryError:

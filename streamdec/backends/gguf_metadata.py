@@ -20,7 +20,7 @@ from streamdec.tokenizers._common import NO_TEXT
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21
-"""The most items of all lists; the largest vocabularies have 800,000. A byte becomes an object."""
+"""The most items of all lists, each a Python object; large vocabularies have 800,000."""
 _SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -70,6 +70,8 @@ def read_metadata(path: Path, wanted: Callable[[str], bool]) -> dict[str, Any]:
             return _read(_Reader(file, min(size, MAX_METADATA)), wanted)
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, RecursionError):
+            reason = "its lists are nested too deeply"
         raise TokenizerLoadError(f"{str(path)!r}: cannot read this GGUF file: {reason}") from error
 
 

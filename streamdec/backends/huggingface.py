@@ -90,7 +90,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     tokenizer_type = "huggingface"
 
     tokenizer_config_changes: TokenizerConfigChanges | None = None
-    """What changed the tokenizer.json; None if the files beside it were not read."""
+    """What was applied to the tokenizer.json; None if the files beside it were not read."""
     _folder: Path | None
     """The folder of the tokenizer.json; None without a file."""
     _file_hash: str = ""

@@ -140,7 +140,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.report = replace(state["report"], active="huggingface")
-        # Another version of fastokens may be installed here.
+        # Compared again: another version of fastokens may be installed here.
         self._begin_trial(state["options"])
 
     # --- which library encodes --------------------------------------------------------------------

@@ -103,7 +103,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what changed a tokenizer.json."""
+    """Yield the files and the class that were applied."""
     yield "config", " and ".join(changes["files"]) or "no file beside it"
     if changes["built_by"]:
         yield "built by", f"{changes['built_by']} of transformers 5"

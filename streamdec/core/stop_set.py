@@ -64,8 +64,8 @@ MAX_STORED = 32_768
 """The most texts stored in all states of one stop set; each takes about 150 bytes."""
 MAX_TEXT = 256
 """The most code points of a stored text. Hardly a token has more."""
-NOTED_AT_ONCE = 16
-"""New texts after which the size of a set is noted again."""
+NOTED_EVERY = 16
+"""The size of a set is noted again after so many new texts."""
 SET_SIZE = 7_500
 """Bytes of a set of stops with its first texts."""
 STATE_SIZE = 800
@@ -265,7 +265,7 @@ class StopSet:
         if after is not None and not len(after):
             self._keep(after)
         self.num_stored += 1
-        if self.num_stored % NOTED_AT_ONCE == 0 and self.note_growth is not None:
+        if self.num_stored % NOTED_EVERY == 0 and self.note_growth is not None:
             self.note_growth(self)
         return effect
 

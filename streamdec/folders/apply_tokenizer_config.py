@@ -29,10 +29,10 @@ from streamdec.tokenizers._common import guarded
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfigChanges:
-    """What changed a ``tokenizer.json``."""
+    """The files beside a ``tokenizer.json`` that were read, and the class of the folder."""
 
     files: tuple[str, ...] = ()
-    """The names of the files beside it that were read."""
+    """The names of the files."""
     built_by: str = ""
     """The class that builds its tokenizer from the vocabulary; empty for other classes."""
     not_followed: str = ""
@@ -42,7 +42,7 @@ class TokenizerConfigChanges:
 def apply_config(
     tokenizer: Tokenizer, content: bytes, folder: Path, assembled: FolderTokens | None = None
 ) -> tuple[Tokenizer, TokenizerConfigChanges]:
-    """Return the tokenizer that transformers makes from ``folder``, and what changed it.
+    """Return the tokenizer that transformers makes from ``folder``, and what was applied.
 
     Args:
         tokenizer: The library's tokenizer of ``content``, which must not be used afterwards.
@@ -53,8 +53,8 @@ def apply_config(
     Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
     if transformers does not know the class. Raises NotFollowedError if the class makes its
     tokenizer in its own way; :class:`~streamdec.TokenizerLoadError`, which names the file, if a
-    file is malformed, or if code of the folder would use ids that the files declare in two ways;
-    and :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
+    file is malformed, or if code of the folder makes the tokenizer and its files contradict each
+    other; and :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     tokens = assembled
@@ -93,7 +93,7 @@ def apply_config(
 
 
 def _check_followed(tokens: FolderTokens) -> None:
-    """Raise NotFollowedError if only transformers can make what the class of the folder makes."""
+    """Raise NotFollowedError if only transformers can make the tokenizer of this class."""
     if tokens.how in ("python", "unknown"):
         raise NotFollowedError("the class does not read a tokenizer.json")
     if tokens.how == "decodes":

@@ -47,6 +47,7 @@ SGLANG = Dialect(
 ADVICE: Mapping[str, str] = {
     "sampling_params": "the stops are inside it; pass request['sampling_params']",
     "extra_body": "the client sends its keys in the request itself; merge them into it",
+    "repetition_detection": "leave it out, and flush() the stream when the engine ends it",
 }
 """Keys that no function reads, and what to do instead."""
 
@@ -57,7 +58,7 @@ STRANGERS = frozenset({
     "visible_stop_token_ids",
     # of other libraries
     "eos_token_id", "max_length", "max_output_tokens", "max_token", "min_length", "min_token",
-    "repetition_detection", "use_beam_search",
+    "use_beam_search",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip
 """Keys that end a stream in some API. Each key that begins with "stop" may do so, too."""
 

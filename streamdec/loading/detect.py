@@ -44,10 +44,12 @@ _ABOUT_RWKV = (
     "rwkv.rwkv_tokenizer.TRIE_TOKENIZER(path), which runs the file's literals as Python code). "
     "The page 'Write a backend' has a class for this format that streams accept"
 )
+_ABOUT_PARTS = "if it is one file of a tokenizer, give the folder"
 _IN_PLACE_OF_IT = {
     rb"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
     rb"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
     rb"\s*<(?i:!doctype|html)": "HTML (download the file itself, not its page)",
+    rb"\x1f\x8b|PK\x03\x04|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd": "a compressed file (unpack it)",
     # A line has an id, the token as a Python literal, and its length in bytes.
     rb"[0-9]{1,8} b?['\"][^\n]*['\"] [0-9]{1,4}\r?(\n|\Z)": _ABOUT_RWKV,
 }
@@ -65,7 +67,7 @@ _BEGINNINGS: dict[bytes, Format | str] = {
 _IN_JSON: dict[bytes, Format | str] = {
     rb'"model"\s*:\s*\{': "huggingface",
     rb'"default_num_special_tokens"\s*:\s*[0-9]': "tekken",
-    b"": 'JSON without a "model" (of a part of a tokenizer, give the folder)',
+    b"": f'JSON without a "model" ({_ABOUT_PARTS})',
 }
 """The same for JSON: what is anywhere in it."""
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
@@ -133,7 +135,8 @@ def _detect_file(path: Path) -> Detected:
             signs = (said for sign, said in _IN_JSON.items() if re.search(sign, head))
         else:
             signs = (said for sign, said in _BEGINNINGS.items() if re.match(sign, head))
-    said = next(signs, f"a file of an unknown format that begins with {head[:16]!r}")
+    unknown = f"a file of an unknown format that begins with {head[:16]!r} ({_ABOUT_PARTS})"
+    said = next(signs, unknown)
     if said in _NAMES:
         return Detected(path, said, _NAMES[said])
     return Detected(path, "unsupported", said)
@@ -182,7 +185,10 @@ def _class_in(folder: Path, names: list[str]) -> str | None:
 
 def _without_tokenizer(names: list[str]) -> str:
     """Describe a folder of these files without a tokenizer, and say what to do."""
-    how = "download the tokenizer files"
+    how = (
+        "download the tokenizer files; if transformers can load them, use "
+        "DecodeStream(AutoTokenizer.from_pretrained(folder))"
+    )
     code = next((n for n in names if n.startswith("tokenization") and n.endswith(".py")), None)
     if code is not None:
         how = (

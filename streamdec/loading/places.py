@@ -116,7 +116,9 @@ def _reasons(name: str) -> list[str]:
         detect_format(name)
     except TokenizerLoadError as error:
         reasons.append(str(error))
-    if not Path(name).is_absolute():
+    if name.startswith("~"):
+        reasons.append("'~' is not replaced by your home folder; write the whole path")
+    elif not Path(name).is_absolute():
         with suppress(OSError):  # the current folder was deleted
             reasons.append(f"the current folder is {str(Path.cwd())!r}")
     if is_hub_id(name):
@@ -161,7 +163,7 @@ def find_snapshot(
 ) -> Path:
     """Return the folder of ``revision``: a branch, tag or commit; ``main`` if None.
 
-    Its name is the id of the commit. Without ``allow_download``, it is that of the local cache.
+    Its name is the id of the commit. Without ``allow_download``, only the local cache is read.
 
     Raises :class:`TokenizerLoadError`, which says what is missing and what to do, and
     :class:`MissingExtraError` without huggingface_hub.
@@ -191,5 +193,5 @@ def find_snapshot(
         what += f", revision {revision!r:.80}"
     hint = "give the path of a folder with its tokenizer files, or put them into the cache"
     if not allow_download:
-        hint = "downloads are not allowed; pass allow_download=True, or the path of a folder"
+        hint = "downloads are not allowed; pass allow_download=True, or the path of its folder"
     raise TokenizerLoadError(f"{what}: {reason}; {hint}")

@@ -265,7 +265,7 @@ def _asked(tokenizer: object, name: str, token_id: int, kind: type) -> Any:
     """Return what the tokenizer answers; None if it is not of type ``kind``."""
     try:
         found = getattr(tokenizer, name)(token_id)
-    except Exception:  # noqa: BLE001 (anybody's tokenizer, which may lack the method)
+    except Exception:  # noqa: BLE001 (a user's tokenizer may raise, or lack the method)
         return None
     return found if isinstance(found, kind) else None
 

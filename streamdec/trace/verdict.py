@@ -128,7 +128,7 @@ class _Reference:
         yield whole, ""
         # Characters of the prompt stay whole, also if later bytes make their run invalid.
         at = _same(self.before, whole)
-        begun = len(self.before[:at].rstrip("\ufffd"))  # the first of them may be U+FFFD
+        begun = len(self.before[:at].rstrip("\ufffd"))  # the run itself may begin with U+FFFD
         for place in (at, begun):
             spoiled = self.before[:place] + "\ufffd" * len(self.before[place:].encode())
             if whole.startswith(spoiled):

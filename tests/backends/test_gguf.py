@@ -393,7 +393,7 @@ DEEP = b"".join(struct.pack("<IQ", 9, 1) for _ in range(100_000))
         (head() + LIST + struct.pack("<I", 10) + number(9) + b"x" * 9, "only 9 are left"),
         (head() + LIST + struct.pack("<I", 8) + number(2**20), "an item of 'k' needs 8 bytes"),
         (head() + LIST + struct.pack("<I", 77) + number(1) + b"x", "type 77"),
-        (head() + LIST + DEEP, "recursion"),
+        (head() + LIST + DEEP, "lists are nested too deeply"),
     ],
 )
 def test_malformed_values_are_named(
@@ -424,7 +424,7 @@ def test_items_are_counted_over_all_lists(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_shrinks_while_it_is_read(
     kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its size is known, and then less is there."""
+    """The file is cut after its size was read."""
     whole = gguf([("k", ["abc", "de"])])
     monkeypatch.setattr(gguf_metadata._Reader, "__init__", _believing(len(whole)))
     with pytest.raises(TokenizerLoadError, match=r"file\.gguf'.*the file ends inside"):

@@ -60,7 +60,7 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
         (b"{\xff}", 'JSON without a "model"'),
         (
             b'{"model_max_length": 1024}',
-            'JSON without a "model" (of a part of a tokenizer, give the folder)',
+            'JSON without a "model" (if it is one file of a tokenizer, give the folder)',
         ),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
@@ -82,7 +82,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     [
         ({f"{i}.gguf": b"" for i in range(7)}, "with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2"),
         ({"model.safetensors": b""}, "a folder with model.safetensors but no tokenizer.json"),
-        ({}, "a folder with no tokenizer.json (download the tokenizer files)"),
+        ({}, "a folder with no tokenizer.json (download the tokenizer files; if"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),
         ({"q4.gguf": gguf([]), "q8.gguf": gguf([])}, "several tokenizer files: q4.gguf, q8.gguf; "),
         ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),

@@ -162,7 +162,7 @@ def test_a_table_that_differs_warns_at_once(
         (
             "model.zip",
             TokenizerLoadError,
-            "^'model.zip': found a file .*; supported: a Hug",
+            "^'model.zip': found a compressed file \\(unpack it\\); supported: a Hug",
         ),
     ],
 )

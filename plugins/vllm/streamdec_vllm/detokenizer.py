@@ -68,7 +68,7 @@ def _decoder_for(tokenizer: Any) -> Any:
 
 
 def _wrapped(inner: Any) -> Any:
-    # Of a tokenizer of fastokens the JSON is read; if that is not possible, it decodes itself.
+    # The JSON of a fastokens tokenizer is read. If that fails, its own decode() is used.
     try:
         return HuggingFaceTokenizer(inner)
     except (TypeError, TokenizerLoadError):

@@ -93,7 +93,7 @@ class PatternStops:
         return max(self._strings.longest, *(pattern.longest for pattern in self._patterns))
 
     def is_cacheable(self, tail: PatternTail) -> bool:
-        """Whether steps from ``tail`` are likely to come again."""
+        """Whether steps from ``tail`` are likely to be repeated, and so worth storing."""
         paths = sum(len(state.paths) for state in tail.states)
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
