@@ -20,7 +20,7 @@ from streamdec.tokenizers._common import NO_TEXT
 MAX_METADATA = 2**28
 """The most bytes of metadata that are read or skipped; large vocabularies have 20 million."""
 MAX_ITEMS = 2**21
-"""The most items of all lists, each a Python object; large vocabularies have 800,000."""
+"""The most keys and items of lists, each a Python object; large vocabularies have 800,000."""
 _SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -47,6 +47,15 @@ class _Reader:
     def number(self, code: str, what: str) -> Any:
         size = struct.calcsize(code)
         return struct.unpack(self.order + code, self.take(size, what))[0]
+
+    def count(self, whose: str, what: str) -> int:
+        """Read the number of keys or items that follow."""
+        count: int = self.number("Q", f"the number of {what} of {whose}")
+        self.items -= count
+        if self.items < 0:
+            told = f"at most {MAX_ITEMS} keys and items are allowed in all"
+            raise ValueError(f"{whose} has {count} {what}, and {told}")
+        return count
 
     def strings(self, count: int, what: str) -> list[str]:
         length_of = struct.Struct(f"{self.order}Q").unpack
@@ -84,15 +93,16 @@ def _read(reader: _Reader, wanted: Callable[[str], bool]) -> dict[str, Any]:
     if version not in (2, 3):
         raise ValueError(f"unknown version {version}; expected 2 or 3")
     reader.number("Q", "the number of tensors")
-    count = reader.number("Q", "the number of keys")
+    count = reader.count("the file", "keys")
     found: dict[str, Any] = {}
     for _ in range(count):
         [key] = reader.strings(1, "a key")
-        kind = reader.number("I", f"the type of {key!r:.80}")
-        value = _value(reader, kind, f"{key!r:.80}")
+        name = repr(key[:80])
+        kind = reader.number("I", f"the type of {name}")
+        value = _value(reader, kind, name)
         if wanted(key):
             if key in found:
-                raise ValueError(f"it has the key {key!r:.80} twice")
+                raise ValueError(f"it has the key {name} twice")
             found[key] = value
     return found
 
@@ -105,11 +115,7 @@ def _value(reader: _Reader, kind: int, key: str) -> Any:
         value = reader.number(_code(kind, key), key)
         return bool(value) if kind == _BOOL else value
     inner = reader.number("I", f"the type of {key}")
-    count = reader.number("Q", f"the length of {key}")
-    reader.items -= count
-    if reader.items < 0:
-        told = f"and all lists may have {MAX_ITEMS} items together"
-        raise ValueError(f"{key} has {count} items, {told}")
+    count = reader.count(key, "items")
     if inner == _ARRAY:
         return [_value(reader, _ARRAY, key) for _ in range(count)]
     if inner == _STRING:

@@ -130,12 +130,10 @@ class HybridTokenizer(HuggingFaceTokenizer):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """The library's tokenizer, and how it was loaded."""
-        return {
-            **super().__getstate__(),
-            "options": self._options,
-            "report": self.report,
-        }
+        """The library's tokenizer, and how it was loaded. A refusal of fastokens stays."""
+        is_refused = self._settled.is_set() and self._fast is None
+        options = replace(self._options, fast="off") if is_refused else self._options
+        return {**super().__getstate__(), "options": options, "report": self.report}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -157,8 +155,9 @@ class HybridTokenizer(HuggingFaceTokenizer):
             return
         from streamdec.fastpath._probes import FastokensCheck
 
-        check = FastokensCheck(self._tokenizer, super()._batch_ids)
-        if options.fast == "now" or find_spec("fastokens") is None:
+        is_now = options.fast == "now" or find_spec("fastokens") is None
+        check = FastokensCheck(self._tokenizer, super()._batch_ids, not is_now)
+        if is_now:
             self._settle(check)
             return
         self.report = replace(self.report, reason=_LATER)

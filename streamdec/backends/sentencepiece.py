@@ -264,6 +264,9 @@ class SentencePieceTokenizer(BaseTokenizer):
         ids: list[int] = guarded(self._processor.EncodeAsIds, text)
         return ids
 
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        return "sentencepiece", self._processor.DecodeIds
+
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "sentencepiece", self._processor.EncodeAsIds
 

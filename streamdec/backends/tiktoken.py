@@ -214,6 +214,9 @@ class TiktokenTokenizer(BaseTokenizer):
             return guarded(encode, parts[0])
         return [token_id for part in parts for token_id in guarded(encode, part)]
 
+    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
+        return "tiktoken", self._encoding.decode
+
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         encode = partial(self._encoding.encode, allowed_special="all")
         return "tiktoken", lambda text: encode(self._normalized(text))

@@ -112,9 +112,8 @@ class _OffsetWindow:
 class _Windowed(_Stepping):
     """The offset window over ``decode``, for libraries that have no stream."""
 
-    name = "decode(), offset window"
-
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+    def __init__(self, library: str, decode: Callable[[list[int]], str]) -> None:
+        self.name = f"{library}, offset window"
         self._decode = decode
 
     def open(self) -> _OffsetWindow:
@@ -126,9 +125,12 @@ class _Windowed(_Stepping):
 
 
 def rival_of(tokenizer: Decoder) -> Entrant:
-    """Return the library's DecodeStream, or a loop over ``decode``."""
+    """Return the library's DecodeStream, or a loop over the library's ``decode``."""
     library = library_tokenizer(tokenizer)
-    return Library(library) if library is not None else _Windowed(tokenizer.decode)
+    if library is not None:
+        return Library(library)
+    ask = getattr(tokenizer, "_library_decode", lambda: ("decode()", tokenizer.decode))
+    return _Windowed(*ask())
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:

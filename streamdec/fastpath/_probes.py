@@ -165,12 +165,14 @@ class FastokensCheck:
     """The Hugging Face library's tokenizer of the file."""
     slow_ids: Callable[..., Sequence[Sequence[int] | bytes]]
     """Encodes with the other library, as ``FastEncoder.ids`` does."""
+    is_in_background: bool
+    """Whether the program would wait for it at its end."""
 
     def build_and_compare(self) -> FastEncoder:
         """Return an encoder that gave the same ids for all probes.
 
         Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
-        no such encoder, and :class:`Stopped` if the main thread ended.
+        no such encoder, and in the background :class:`Stopped` if the main thread ended.
         """
         try:
             # A library may fail on a probe.
@@ -178,7 +180,7 @@ class FastokensCheck:
             if fault is not None:
                 raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
             text = guarded(self.tokenizer.to_str)
-            _go_on()
+            self._go_on()
             encoder = FastEncoder(text)
             differing = next(self._different(encoder), None)
         except TokenizerLibraryError as error:
@@ -214,14 +216,13 @@ class FastokensCheck:
     ) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield each probe, its ids by fastokens, and its ids by huggingface."""
         for start in range(0, len(probes), _PROBES_AT_ONCE):
-            _go_on()
+            self._go_on()
             part = probes[start : start + _PROBES_AT_ONCE]
             found = encoder.ids(part, special, add_special_tokens=add)
             slow = self.slow_ids(part, special, add_special_tokens=add)
             yield from zip(part, found, map(bytes, map(Encoding, slow)), strict=True)
 
-
-def _go_on() -> None:
-    """Raise Stopped if the main thread has ended, so the program waits only for this one."""
-    if not threading.main_thread().is_alive():
-        raise Stopped
+    def _go_on(self) -> None:
+        """Raise Stopped if the program waits only for this thread."""
+        if self.is_in_background and not threading.main_thread().is_alive():
+            raise Stopped

@@ -21,6 +21,7 @@ from streamdec import DecodeStream
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.mock import MockTokenizer
+from streamdec.bench.entrants import HF, rival_of
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, StreamdecError, TokenizerLibraryError
 from streamdec.protocols import Tokenizer
@@ -279,3 +280,16 @@ async def test_a_long_text_is_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatc
     assert await tokenizer.aencode("the") == tokenizer.encode("the")
     with pytest.raises(AssertionError, match="a thread"):
         await tokenizer.aencode("the " * 5_000)
+
+
+def test_a_benchmark_compares_with_the_library(made: BaseTokenizer) -> None:
+    rival = rival_of(made)
+    name = made.tokenizer_type
+    libraries = {
+        "huggingface": HF,
+        "tiktoken": f"{name}, offset",
+        "sentencepiece": f"{name}, offset",
+    }
+    assert rival.name.startswith(libraries.get(name, "decode(), offset"))
+    ids = made.encode("hi low").ids if name != "gguf" else [263, 264]
+    assert rival.text(ids) == made.decode(ids)

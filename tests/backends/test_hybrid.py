@@ -156,6 +156,8 @@ def test_untrusted_files_are_encoded_slowly_with_a_reason(
     with recording() as told:
         tokenizer = HybridTokenizer(file, fast=fast)
         tokenizer.wait()
+        copied = pickle.loads(pickle.dumps(tokenizer))
+    assert copied.report == tokenizer.report
     assert tokenizer.report.active == "huggingface"
     assert told.fallbacks == [FellBack("huggingface", "refused")]
     assert reason in tokenizer.report.reason
@@ -327,6 +329,22 @@ def test_a_process_that_ends_does_not_wait_for_all_of_it(tmp_path: Path) -> None
     """Its thread is not a daemon: one that is killed inside a library would abort the process."""
     (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
     assert printed_by(ENDING.format(path=str(tmp_path))) == [str(slow().encode("the").ids)]
+
+
+OUTLIVING = """
+import threading
+from streamdec.backends.hybrid import HybridTokenizer
+def load():
+    threading.main_thread().join()
+    print(HybridTokenizer({path!r}, fast='now').report.active)
+threading.Thread(target=load).start()
+"""
+
+
+@needs_fastokens
+def test_a_thread_that_outlives_the_main_one_can_load(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(byte_level(), "utf-8")
+    assert printed_by(OUTLIVING.format(path=str(tmp_path))) == ["fastokens"]
 
 
 @needs_fastokens

@@ -164,7 +164,7 @@ OF_SECURITY = [
     f"the special tokens of a Tekken file | {tekken.MAX_SPECIAL:,} |",
     f"a SentencePiece model | {sentencepiece_proto.MAX_MODEL // MIB} MiB",
     f"beside a tokenizer | {tokenizer_config._MAX_BYTES // MIB} MiB",
-    f"a GGUF file | {gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} items",
+    f"a GGUF file | {gguf_metadata.MAX_METADATA // MIB} MiB, {gguf_metadata.MAX_ITEMS:,} keys and",
     f"files of a folder that are opened to detect their format | {detect._MAX_FILES} |",
     (
         f"JSON {snapshot.MAX_JSON // MIB} MiB, "
