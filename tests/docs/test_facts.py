@@ -15,7 +15,8 @@ import pytest
 
 from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
 from streamdec.backends import gguf_metadata, tekken
-from streamdec.core import snapshots, stop_set, stop_sets, table, window
+from streamdec.backends.hybrid import WORTH, HybridTokenizer
+from streamdec.core import since, snapshots, stop_set, stop_sets, table, window
 from streamdec.core.patterns import compile as patterns
 from streamdec.folders import sentencepiece_proto, tokenizer_config
 from streamdec.loading import detect, trial_main
@@ -140,8 +141,11 @@ assert dict(os.environ) == before
 
 
 SECURITY = " ".join(Page("docs/explanation/security.md").text.split())
+DESIGN = " ".join(Page("docs/explanation/design.md").text.split())
+DECODING = " ".join(Page("docs/explanation/decoding.md").text.split())
 MIB = 2**20
 STOP_SETS = f"{stop_sets.MAX_SETS:,}, and about {stop_sets.MAX_SETS_SIZE // MIB} MiB together"
+TEXTS = f"{stop_set.MAX_STORED:,} of about {stop_set.STORED_SIZE}"
 SERVER = ServerLimits()
 
 
@@ -184,16 +188,44 @@ OF_SECURITY = [
     f"(`waiting`) | {SERVER.running}; {SERVER.waiting} |",
     f"at most {snapshots.MOST_ENTRIES:,}, and four for each code point",
 ]
+OF_DESIGN = [
+    f"rows of a table | {table.MAX_TRANSITIONS:,} of about 200 bytes",
+    f"about 400 bytes each, and {table.MAX_UNKNOWN:,} unknown ids |",
+    f"texts stored in one stop set | {TEXTS} bytes, each of at most {stop_set.MAX_TEXT} code",
+    f"stop sets of a table | {STOP_SETS}",
+    f"ids since the clean point | {since.MOST_SINCE}, ",
+    f"no step decodes more than {window.MAX_WINDOW} ids",
+]
 
 
-@pytest.mark.parametrize("said", OF_SECURITY, ids=lambda said: said[:40])
-def test_the_bounds_of_the_page_on_security_are_those_of_the_code(said: str) -> None:
-    assert said in SECURITY
+@pytest.mark.parametrize(
+    ("said", "page"),
+    [
+        *((said, SECURITY) for said in OF_SECURITY),
+        *((said, DESIGN) for said in OF_DESIGN),
+        (f"a window has at most {window.MAX_WINDOW} ids", DECODING),
+    ],
+    ids=lambda each: each[:40],
+)
+def test_the_bounds_of_a_page_are_those_of_the_code(said: str, page: str) -> None:
+    assert said in page
+
+
+def test_when_fastokens_is_built() -> None:
+    worth = f"{WORTH:,} code points"
+    assert worth in Page("docs/explanation/formats.md").text
+    assert worth in (HybridTokenizer.__doc__ or "")
 
 
 def test_each_bound_of_a_server_is_on_the_page() -> None:
     fields = {*re.findall(r"`(\w+)`", SECURITY)}
     assert {*ServerLimits.__dataclass_fields__} <= fields
+
+
+def test_numbers_written_as_words_are_those_of_the_code() -> None:
+    assert window.MAX_HELD == 3
+    assert "withholds at most three U+FFFD" in DESIGN
+    assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5
 
 
 # --- a real model's marker ------------------------------------------------------------------------
