@@ -80,7 +80,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
 
     Args:
         source: A path or the JSON itself, as for :class:`~streamdec.HuggingFaceTokenizer`.
-        fast: When fastokens is built and compared, which takes three to five times as long as
+        fast: When fastokens is built and compared, which takes several times as long as
             loading. ``"background"``: in a thread, when texts of 262,144 code points were encoded.
             ``"now"``: before the constructor returns. ``"off"``: never. The default is the
             environment variable ``STREAMDEC_FAST``, or else ``"background"``.

@@ -127,10 +127,8 @@ class _Windowed(_Stepping):
 def rival_of(tokenizer: Decoder) -> Entrant:
     """Return the library's DecodeStream, or a loop over the library's ``decode``."""
     library = library_tokenizer(tokenizer)
-    if library is not None:
-        return Library(library)
     ask = getattr(tokenizer, "_library_decode", lambda: ("decode()", tokenizer.decode))
-    return _Windowed(*ask())
+    return Library(library) if library is not None else _Windowed(*ask())
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
