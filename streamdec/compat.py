@@ -157,8 +157,8 @@ def _is_list(value: object) -> bool:
 
 
 def _no_ids(value: object) -> TypeError:
-    told = f"step() takes a token id from 0 to 2**32 - 1, or a list of them, not {value!r:.60}"
-    return TokenIdError(told, value, None)
+    message = f"step() takes a token id from 0 to 2**32 - 1, or a list of them, not {value!r:.60}"
+    return TokenIdError(message, value, None)
 
 
 def _invalid_prefix(error: RewriteError) -> RewriteError:

@@ -191,12 +191,12 @@ def _check_methods(hook: Hook) -> None:
     methods = [getattr(hook, name) for name in names]
     for name, method in zip(names, methods, strict=True):
         if inspect.iscoroutinefunction(method):
-            told = "of a Hook must be a plain function, not a coroutine function"
-            raise TypeError(f"{name}() {told}")
+            message = "of a Hook must be a plain function, not a coroutine function"
+            raise TypeError(f"{name}() {message}")
     inherited = [getattr(method, "__func__", None) for method in methods]
     if inherited == [getattr(Hook, name) for name in names] and type(hook) is not Hook:
-        told = f"has none of the methods {', '.join(names)}, so it is never called"
-        raise TypeError(f"{type(hook).__name__} {told}")
+        message = f"has none of the methods {', '.join(names)}, so it is never called"
+        raise TypeError(f"{type(hook).__name__} {message}")
 
 
 def tell(hooks: tuple[Hook, ...], what: EventName, event: Event) -> None:

@@ -21,8 +21,8 @@ def utf8_text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         byte = data[error.start]
-        told = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
-        raise ValueError(told) from error
+        message = f"not UTF-8: byte 0x{byte:02x} at position {error.start + 1}"
+        raise ValueError(message) from error
 
 
 def parse_line(data: bytes) -> tuple[str, Any]:
@@ -41,10 +41,10 @@ def parse_line(data: bytes) -> tuple[str, Any]:
     try:
         return text.strip(), _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        told = f"not JSON: {error.msg} (character {error.colno})"
+        message = f"not JSON: {error.msg} (character {error.colno})"
         if text.strip() in ("[", "{"):
-            told += "; expected JSONL, with a complete JSON value in each line"
-        raise ValueError(told) from error
+            message += "; expected JSONL, with a complete JSON value in each line"
+        raise ValueError(message) from error
     except (ValueError, RecursionError) as error:  # an integer of 4,301 digits; 1,000 brackets
         raise ValueError(f"not JSON that can be read: {error}") from error
 
@@ -52,8 +52,8 @@ def parse_line(data: bytes) -> tuple[str, Any]:
 def check_is_row(values: list[Any]) -> None:
     """Raise ValueError if ``values``, the list in a line, contains rows."""
     if values and isinstance(values[0], (dict, list)):
-        told = "write each row as a separate line (jq -c '.[]' does this)"
-        raise ValueError(f"this is one JSON array of rows, not JSONL; {told}")
+        message = "write each row as a separate line (jq -c '.[]' does this)"
+        raise ValueError(f"this is one JSON array of rows, not JSONL; {message}")
 
 
 def json_text(value: Any) -> str:

@@ -19,7 +19,7 @@ def hint(place: str, given: object) -> str:
         place: what ``given`` was passed as: a key of the table below.
         given: the wrong value.
     """
-    return next((f"; {told}" for fits, told in _HINTS[place] if fits(given)), "")
+    return next((f"; {message}" for fits, message in _HINTS[place] if fits(given)), "")
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -34,8 +34,8 @@ def check_flag(name: str, value: object) -> bool:
 
 def not_conditions(given: object) -> TypeError:
     """Return the error for ``given``, which was passed as conditions."""
-    told = f"conditions must be StopConditions, not {given!r:.80}"
-    return TypeError(told + hint("conditions", given))
+    message = f"conditions must be StopConditions, not {given!r:.80}"
+    return TypeError(message + hint("conditions", given))
 
 
 def _is_a(*kinds: type) -> Callable[[object], bool]:

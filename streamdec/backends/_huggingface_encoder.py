@@ -143,15 +143,15 @@ class HuggingFaceEncoder(BaseTokenizer):
         # Such a token may be a word of the model, such as T5's <extra_id_0>. Texts that spell it
         # are then encoded to it in every mode.
         spelled = {i for i in found - self._unknown if (self.id_to_token(i) or "") in text}
-        told = "special tokens that its model cannot encode as ordinary text"
+        what = "special tokens that its model cannot encode as ordinary text"
         if special == "forbid":
-            told = "special tokens, which are forbidden"
+            what = "special tokens, which are forbidden"
             [(_, plain)] = self._pairs([text], "text")
             if not spelled and ids != plain:
                 spelled = {*found}
         if spelled:
             shown = ", ".join(repr(self.id_to_token(i)) for i in sorted(spelled)[:3])
-            raise EncodeError(f"the text has {told}: {shown}")
+            raise EncodeError(f"the text has {what}: {shown}")
 
     @cached_property
     def _unknown(self) -> frozenset[int]:

@@ -75,10 +75,10 @@ def parse(content: bytes, name: str, *, refuses: bool = False) -> Tokenizer:
         raise TokenizerLoadError(f"{name}: not a tokenizer.json: {error.__cause__}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    if told := _other_ids(_declared(content), tokenizer):
+    if others := _other_ids(_declared(content), tokenizer):
         if refuses:
-            raise TokenizerLoadError(f"{name}: {told}")
-        warn(f"{name}: {told}")
+            raise TokenizerLoadError(f"{name}: {others}")
+        warn(f"{name}: {others}")
     return tokenizer
 
 
@@ -100,8 +100,8 @@ def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:
     """
     wanted = {token["content"]: token.get("id") for token in declared}
     others = [text for text, i in wanted.items() if tokenizer.token_to_id(text) != i]
-    told = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
-    shown = "; ".join(told) + ("; …" if len(others) > 3 else "")
+    changes = (f"{t!r:.60} is {tokenizer.token_to_id(t)}, not {wanted[t]}" for t in others[:3])
+    shown = "; ".join(changes) + ("; …" if len(others) > 3 else "")
     what = f"{len(others)} added tokens have other ids than the file says"
     return f"{what}: {shown}" if others else ""
 

@@ -53,8 +53,8 @@ class _Reader:
         count: int = self.number("Q", f"the number of {what} of {whose}")
         self.items -= count
         if self.items < 0:
-            told = f"at most {MAX_ITEMS} keys and items are allowed in all"
-            raise ValueError(f"{whose} has {count} {what}, and {told}")
+            limit = f"at most {MAX_ITEMS} keys and items are allowed in all"
+            raise ValueError(f"{whose} has {count} {what}, and {limit}")
         return count
 
     def strings(self, count: int, what: str) -> list[str]:

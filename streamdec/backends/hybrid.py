@@ -235,8 +235,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
                 return fast.ids(texts, special, add_special_tokens=add_special_tokens)
             except TokenizerLibraryError as error:
                 # A failure of fastokens must not fail the request.
-                told = "%r: fastokens failed, so %s encodes this call: %s"
-                _log.warning(told, self.name, self.tokenizer_type, error)
+                message = "%r: fastokens failed, so %s encodes this call: %s"
+                _log.warning(message, self.name, self.tokenizer_type, error)
                 self._tell("fails")
         slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         if self._waiting:

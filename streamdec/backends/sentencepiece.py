@@ -107,9 +107,9 @@ class SentencePieceTokenizer(BaseTokenizer):
         for ids in (sample, *([i] for i in sample)):
             given, theirs = self._decode(ids, True), self._text(*ids)
             if given != theirs:
-                told = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
+                why = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
                 raise TokenizerLoadError(
-                    f"{self.name!r}: a SentencePiece model of this kind: {told}"
+                    f"{self.name!r}: a SentencePiece model of this kind: {why}"
                 )
 
     def __repr__(self) -> str:

@@ -60,8 +60,8 @@ class TekkenTokenizer(TiktokenTokenizer):
         try:
             ranks, spec = _parse(json.loads(content.decode("utf-8-sig")))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            told = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise TokenizerLoadError(f"{name!r}: not a Tekken file: {told:.300}") from error
+            message = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise TokenizerLoadError(f"{name!r}: not a Tekken file: {message:.300}") from error
         self._take_ranks(ranks, spec, repr(name))
         self.name, self.sha256 = name, hashlib.sha256(content).hexdigest()
 
@@ -135,7 +135,7 @@ def _named(listed: Any) -> dict[int, str]:
             raise TypeError(f"the special token {token!r:.40} is not an object")
         token_id, name = token["rank"], token["token_str"]
         if type(token_id) is not int or token_id < 0 or token_id in by_id or not name:
-            told = f"the special token {name!r:.40} has the bad or repeated rank {token_id!r:.40}"
-            raise ValueError(told)
+            why = f"the special token {name!r:.40} has the bad or repeated rank {token_id!r:.40}"
+            raise ValueError(why)
         by_id[token_id] = str(name)
     return by_id

@@ -78,8 +78,8 @@ def decoded(
     Errors count rows from ``first_row``.
     """
     if not isinstance(array, (pa.Array, pa.ChunkedArray)):
-        told = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
-        raise TypeError(f"{told}; for a list of rows write pyarrow.array(rows)")
+        message = f"array must be a pyarrow Array or ChunkedArray, not {type(array).__name__}"
+        raise TypeError(f"{message}; for a list of rows write pyarrow.array(rows)")
     tokenizer = tokenizer_for(tokenizer)
     table_for(tokenizer, Options(skip))  # raises TypeError
     rows: _Rows | StoppedRows

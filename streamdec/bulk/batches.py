@@ -124,8 +124,8 @@ class BulkDecoder:
         try:
             found, unknown = decoded(ids, self.tokenizer, self._skip, self._conditions, first_row)
         except TokenIdError as error:
-            told = f"column {self.column!r}: {error}"
-            raise type(error)(told, error.token_id, error.index) from None
+            message = f"column {self.column!r}: {error}"
+            raise type(error)(message, error.token_id, error.index) from None
         new = [found] if self._conditions is None else found.flatten()
         for name, values in zip(self.columns, new, strict=True):
             batch = batch.append_column(name, values)
@@ -146,8 +146,8 @@ class BulkDecoder:
         """Raise SourceError if rows with the columns ``names`` cannot be decoded."""
         if self.column not in names:
             there = ", ".join(f"{name!a:.40}" for name in names[:12]) or "none"
-            told = f"no column {self.column!r}; the columns are: {there}"
-            raise SourceError(f"{told}; choose one with the option column")
+            message = f"no column {self.column!r}; the columns are: {there}"
+            raise SourceError(f"{message}; choose one with the option column")
         if names.count(self.column) > 1:
             raise SourceError(f"several columns are called {self.column!r}; rename the others")
         for name in self.columns:

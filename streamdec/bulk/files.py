@@ -92,8 +92,8 @@ def _named(path: Path) -> Iterator[None]:
         error.args = (f"{path}: {error.args[0]}", *error.args[1:])
         raise
     except BrokenExecutor as error:
-        told = f"{path}: a worker process has ended, perhaps for want of memory"
-        raise SourceError(f"{told}; use fewer workers") from error
+        message = f"{path}: a worker process has ended, perhaps for want of memory"
+        raise SourceError(f"{message}; use fewer workers") from error
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise

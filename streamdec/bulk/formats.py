@@ -151,8 +151,8 @@ def _ids(rows: list[tuple[int, Any]], column: str) -> Any:
     except (pa.ArrowException, OverflowError, TokenIdError):
         for number, ids in rows:
             if ids is not None and not isinstance(ids, list):
-                told = f"{column!r} must be a list of integers or null, got {kind_of(ids)}"
-                raise TokenIdError(f"line {number}: {told}", ids, None) from None
+                message = f"{column!r} must be a list of integers or null, got {kind_of(ids)}"
+                raise TokenIdError(f"line {number}: {message}", ids, None) from None
             for index, token_id in enumerate(ids or ()):
                 check_token_id(token_id, index, what=f"line {number}: token")
         raise

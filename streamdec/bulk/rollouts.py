@@ -256,8 +256,8 @@ def _beside(name: str, values: Any, rows: list[list[Any]]) -> list[Any]:
     found = _as_many(name, _rows(values), rows)
     for place, (each, row) in enumerate(zip(found, rows, strict=True)):
         if each is None or len(each) != len(row):
-            told = "None" if each is None else f"{len(each)} values"
-            raise ValueError(f"{name} of row {place} has {told} for {len(row)} ids")
+            size = "None" if each is None else f"{len(each)} values"
+            raise ValueError(f"{name} of row {place} has {size} for {len(row)} ids")
     return found
 
 

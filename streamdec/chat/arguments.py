@@ -35,8 +35,8 @@ def errors_of_input() -> Iterator[None]:
     except RecursionError as error:
         raise ChatTemplateError(_ENDLESS) from error
     except Exception as error:
-        told = f"messages, tools or variables: {type(error).__name__}: {error}"
-        raise ChatTemplateError(told) from error
+        problem = f"messages, tools or variables: {type(error).__name__}: {error}"
+        raise ChatTemplateError(problem) from error
 
 
 def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -49,11 +49,11 @@ def variables_of_request(given: Mapping[str, Any] | None) -> dict[str, Any]:
     variables = dict(given or {})
     for name in variables:
         if not isinstance(name, str):
-            told = f"the keys of template_kwargs must be strings, not {name!r:.80}"
-            raise ChatTemplateError(told)
+            problem = f"the keys of template_kwargs must be strings, not {name!r:.80}"
+            raise ChatTemplateError(problem)
         if name in _REFUSED:
-            told = f"template_kwargs must not have {name!r}: a request may not set it"
-            raise ChatTemplateError(told, code=FROM_REQUEST)
+            problem = f"template_kwargs must not have {name!r}: a request may not set it"
+            raise ChatTemplateError(problem, code=FROM_REQUEST)
     return variables
 
 
@@ -69,9 +69,9 @@ def list_of_dicts(name: str, values: Iterable[Any] | None) -> list[Any] | None:
     found = []
     for index, value in enumerate(values):
         if not isinstance(value, Mapping):
-            told = f"{name}[{index}] must be a dict, not {type(value).__name__}"
+            problem = f"{name}[{index}] must be a dict, not {type(value).__name__}"
             if callable(value):
-                told += "; transformers.utils.get_json_schema(function) returns one"
-            raise ChatTemplateError(told)
+                problem += "; transformers.utils.get_json_schema(function) returns one"
+            raise ChatTemplateError(problem)
         found.append(value if isinstance(value, dict) else dict(value))
     return found

@@ -117,8 +117,8 @@ class _Namespace(Namespace):
 
 def _refuse_underscore(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        told = f"a namespace cannot have a name that begins with an underscore: {name!r}"
-        raise SecurityError(told)
+        problem = f"a namespace cannot have a name that begins with an underscore: {name!r}"
+        raise SecurityError(problem)
 
 
 # --- spans ----------------------------------------------------------------------------------------

@@ -71,13 +71,13 @@ def render_isolated(
             "name": name,
         }
     except Exception as error:
-        told = f"now must be a datetime or a function that returns one: {type(error).__name__}"
-        raise ChatTemplateError(f"{told}: {error}") from error
+        problem = f"now must be a datetime or a function that returns one: {type(error).__name__}"
+        raise ChatTemplateError(f"{problem}: {error}") from error
     try:
         message = marshal.dumps(request)
     except ValueError as error:
-        told = "they contain an object, or are nested too deeply"
-        raise ChatTemplateError(f"the variables are not plain data: {told}") from error
+        problem = "they contain an object, or are nested too deeply"
+        raise ChatTemplateError(f"the variables are not plain data: {problem}") from error
     return (pool or _own_pool()).render(source, profile, message)
 
 
@@ -124,8 +124,8 @@ class ChildPool:
         """Render the request ``message``. Raises :class:`ChatTemplateError`."""
         seconds = self.limits.waiting_seconds
         if not self._slots.acquire(timeout=seconds):
-            told = f"no process was free to render the template within {seconds:g} seconds"
-            raise ChatTemplateError(told, code=BUSY)
+            problem = f"no process was free to render the template within {seconds:g} seconds"
+            raise ChatTemplateError(problem, code=BUSY)
         try:
             deadline = time.monotonic() + self.limits.wall_seconds
             child = self._take(source, profile)

@@ -31,8 +31,8 @@ def prepared(messages: Any, profile: str) -> list[Any]:
     """
     messages = getattr(messages, "messages", messages)
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        told = f"messages must be a list of messages, not {type(messages).__name__}"
-        raise ChatTemplateError(told)
+        problem = f"messages must be a list of messages, not {type(messages).__name__}"
+        raise ChatTemplateError(problem)
     found = list(messages)
     if found and isinstance(found[0], (list, tuple)):
         raise ChatTemplateError("messages must be one conversation, not a list of several")
@@ -45,8 +45,8 @@ def _without_nulls(message: Any, index: int) -> dict[str, Any]:
     """Return ``message`` without null fields, as in the hardened profile."""
     found = plain(message)
     if not isinstance(found, dict):
-        told = f"message {index} must be a dict, a dataclass or a pydantic model"
-        raise ChatTemplateError(f"{told}, not {type(message).__name__}")
+        problem = f"message {index} must be a dict, a dataclass or a pydantic model"
+        raise ChatTemplateError(f"{problem}, not {type(message).__name__}")
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -105,8 +105,8 @@ def _marked(value: Any, field: str) -> tuple[str, Any]:
     if isinstance(value, str):
         return value, value + _TAG
     if type(value) not in (list, tuple):
-        told = f"{field!r} must be a string or a list of parts, not {type(value).__name__}"
-        raise ChatTemplateError(f"continue_final_message: {told}")
+        problem = f"{field!r} must be a string or a list of parts, not {type(value).__name__}"
+        raise ChatTemplateError(f"continue_final_message: {problem}")
     for index in reversed(range(len(value))):
         part = value[index]
         if isinstance(part, Mapping) and "text" in part:

@@ -74,7 +74,7 @@ def compile_template(
         error.template = error.template or name
         raise
     except Exception as error:
-        raise _told(error, name) from error
+        raise _error_of(error, name) from error
 
 
 def render_compiled(
@@ -98,21 +98,21 @@ def render_compiled(
         error.template = error.template or name
         raise
     except Exception as error:
-        raise _told(error, name) from error
+        raise _error_of(error, name) from error
     finally:
         spans_of_rendering.reset(token)
     return text, spans.found
 
 
-def _told(error: Exception, name: str | None) -> ChatTemplateError:
+def _error_of(error: Exception, name: str | None) -> ChatTemplateError:
     """Return a ChatTemplateError for ``error``, which a template raised."""
     line = _line_of(error)
     said = str(error)
     said = said if len(said) <= _MAX_SAID else f"{said[:_MAX_SAID]}…"
     if isinstance(error, RaisedByTemplateError):
-        told = ChatTemplateError(said, template=name, line=line, code=REFUSES)
-        told.add_note(f"said by {_place(name, line)}")
-        return told
+        refusal = ChatTemplateError(said, template=name, line=line, code=REFUSES)
+        refusal.add_note(f"said by {_place(name, line)}")
+        return refusal
     message = f"{_place(name, line)}: {type(error).__name__}: {said}"
     return ChatTemplateError(message, template=name, line=line, code=_code_of(error))
 

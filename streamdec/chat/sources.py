@@ -99,8 +99,8 @@ def given(template: Templates | os.PathLike[str]) -> Found:
     # Unlike pathlib's method, os.path.isfile raises nothing for a long text.
     if isinstance(template, str) and not os.path.isfile(template):  # noqa: PTH113
         if _PATH.fullmatch(template):
-            told = f"chat_template must be a template or the path of a file, not {template!r:.200}"
-            raise ChatTemplateError(told)
+            why = f"chat_template must be a template or the path of a file, not {template!r:.200}"
+            raise ChatTemplateError(why)
     elif isinstance(template, str | os.PathLike):
         path = Path(os.fsdecode(template))
         return Found(_text_of(path), Origin("argument", path, "given by the caller"))

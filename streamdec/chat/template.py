@@ -277,8 +277,8 @@ class ChatTemplate:
     def _chosen(self, chat_template: str | None, with_tools: bool) -> tuple[str, str]:
         """Return the text of the template to render, and its name in error messages."""
         if not isinstance(chat_template, str | None):
-            told = f"chat_template must be a name or a text, not {type(chat_template).__name__}"
-            raise ChatTemplateError(told)
+            problem = f"chat_template must be a name or a text, not {type(chat_template).__name__}"
+            raise ChatTemplateError(problem)
         templates = self.templates
         if isinstance(templates, dict):
             name = chat_template

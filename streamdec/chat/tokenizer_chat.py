@@ -69,8 +69,8 @@ class TokenizerChat:
         made: list[ChatTemplate] = []
         if hasattr(template, "render_with_spans"):
             if options:
-                told = "options cannot be given with a ChatTemplate"
-                raise TypeError(f"{told}: pass them to ChatTemplate(...)")
+                problem = "options cannot be given with a ChatTemplate"
+                raise TypeError(f"{problem}: pass them to ChatTemplate(...)")
             made.append(cast("ChatTemplate", template))
         elif template is not None:
             given = sources.given(cast("sources.Templates", template))

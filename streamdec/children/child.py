@@ -112,8 +112,8 @@ class Child:
     ) -> None:
         self.setup = setup
         self._limits = limits
-        told = {**setup, "cpu_seconds": limits.cpu_seconds}
-        self._first = framed(json.dumps(told).encode("ascii"))
+        first = {**setup, "cpu_seconds": limits.cpu_seconds}
+        self._first = framed(json.dumps(first).encode("ascii"))
         self.process = started(limits, environment or {})
         self._in = cast(IO[bytes], self.process.stdin)
         self._out = cast(IO[bytes], self.process.stdout)
@@ -211,8 +211,8 @@ class Child:
         if type(size) is not int or size < 0:
             raise ValueError("the size is not an integer from 0 up")
         if size > self._limits.answer:
-            told = f"the answer has more than {self._limits.answer:,} bytes"
-            raise ChildError(told, is_limit=True)
+            message = f"the answer has more than {self._limits.answer:,} bytes"
+            raise ChildError(message, is_limit=True)
         body = self._receive(size, deadline)
         if _has_more(self._out):
             raise ValueError("more data than one answer")

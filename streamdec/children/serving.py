@@ -27,8 +27,8 @@ def requests(cpu_seconds: int) -> Iterator[bytes]:
 
 def write_answer(sink: IO[bytes], head: Mapping[str, Any], body: bytes = b"") -> None:
     """Write an answer: JSON data and a body."""
-    told = json.dumps({**head, "size": len(body)}).encode("ascii")
-    sink.write(LENGTH.pack(len(told)) + told + body)
+    data = json.dumps({**head, "size": len(body)}).encode("ascii")
+    sink.write(LENGTH.pack(len(data)) + data + body)
     sink.flush()
 
 

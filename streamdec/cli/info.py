@@ -45,8 +45,8 @@ def info(tokenizer: shared.Source, as_json: bool) -> None:
         shared.write(json.dumps(facts, indent=2) + "\n")
         return
     table = Table.grid(padding=(0, 2))
-    for name, told in _lines(facts):
-        table.add_row(Text(name, "dim"), Text(shared.printable(told), overflow="fold"))
+    for name, value in _lines(facts):
+        table.add_row(Text(name, "dim"), Text(shared.printable(value), overflow="fold"))
     shared.show(table)
 
 

@@ -105,10 +105,12 @@ class Input:
             if kind is list and isinstance(value, list):
                 check_is_row(value)
         except ValueError as error:
-            told = str(error)
+            message = str(error)
             if kind is list and re.fullmatch(rb"[0-9][0-9\s,]*", row):
-                told += "; a name that ends in .jsonl is for JSON, so use another one for plain ids"
-            raise SourceError(told) from error
+                message += (
+                    "; a name that ends in .jsonl is for JSON, so use another one for plain ids"
+                )
+            raise SourceError(message) from error
         what = ""
         if isinstance(value, dict):
             if self.field not in value:

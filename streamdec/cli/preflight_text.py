@@ -53,10 +53,10 @@ def _stops(stop: StopTokens) -> Iterator[Text]:
 def _counts(report: Report, with_infos: bool) -> Text:
     found = [finding.severity for finding in report.findings]
     graver = [s for s in ("error", "warning") if s in found]
-    told = [counted(found.count(s), s) for s in graver] or ["no errors, no warnings"]
+    parts = [counted(found.count(s), s) for s in graver] or ["no errors, no warnings"]
     if infos := found.count("info"):
-        told.append(counted(infos, "info") + ("" if with_infos else " (--verbose shows them)"))
-    return Text(", ".join(told), _STYLES["warning"] if graver else "green")
+        parts.append(counted(infos, "info") + ("" if with_infos else " (--verbose shows them)"))
+    return Text(", ".join(parts), _STYLES["warning"] if graver else "green")
 
 
 def _finding(finding: Finding) -> Iterator[RenderableType]:

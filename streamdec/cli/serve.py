@@ -145,8 +145,8 @@ def serve(
             page=page or engine_name is None,
         )
     if not api_keys and not _is_loopback(host):
-        told = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."
-        shared.tell(told)
+        message = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."
+        shared.tell(message)
     uvicorn.run(
         application,
         host=host,

@@ -121,10 +121,10 @@ def _heading(result: Trace) -> Table:
         "error": result.error or "",
         "verdict": str(result.verdict),
     }
-    for name, told in facts.items():
+    for name, value in facts.items():
         style = {True: "green", False: "bold red", None: "yellow"}[equal]
-        text = Text(shared.printable(told), style if name == "verdict" else "", overflow="fold")
-        if told:
+        text = Text(shared.printable(value), style if name == "verdict" else "", overflow="fold")
+        if value:
             table.add_row(Text(name, "dim"), text)
     return table
 

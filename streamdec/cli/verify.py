@@ -98,8 +98,8 @@ def verify(tokenizer: shared.Source, source: Input, *, is_encoding: bool) -> Non
     if not rows:
         source.exit_if_bad()
         raise SourceError(f"{source.name}: no row to verify")
-    told = f"{shared.counted(rows, 'row')} of {shared.counted(num_ids, 'id')} streamed"
-    shared.write(f"{told}: {differing:,} with other text than the full decode\n")
+    message = f"{shared.counted(rows, 'row')} of {shared.counted(num_ids, 'id')} streamed"
+    shared.write(f"{message}: {differing:,} with other text than the full decode\n")
     shared.exit_with(int(differing > 0))
     source.exit_if_bad()
 
@@ -118,8 +118,8 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
         shown = slice(at, at + _IDS_SHOWN)
         shared.write(f"text {text[:_SHOWN]!a}: from token {at}\n")
         shared.write(f"  encode()  {ours[shown]}\n  {library:9} {theirs[shown]}\n")
-    told = f"{shared.counted(len(texts), 'text')} encoded by {loaded.report.active}"
-    shared.write(f"{told}: {len(differing):,} with other ids than those of {library}\n")
+    message = f"{shared.counted(len(texts), 'text')} encoded by {loaded.report.active}"
+    shared.write(f"{message}: {len(differing):,} with other ids than those of {library}\n")
     return int(bool(differing))
 
 

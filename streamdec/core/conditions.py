@@ -193,16 +193,16 @@ def _in_order(name: str, given: Any) -> tuple[str, ...]:
 
 def _check_text(name: str, text: object, *, what: str = "stop") -> None:
     if not isinstance(text, str):
-        told = f"{name} must be a string or a list of strings, not {text!r:.60}"
-        raise TypeError(told + hint("stop", text))
+        message = f"{name} must be a string or a list of strings, not {text!r:.60}"
+        raise TypeError(message + hint("stop", text))
     if not text:
         raise ValueError(f"{name}: an empty {what} would match everywhere; leave it out")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            told = f"{name}: {text!r:.60} has a lone surrogate, half of a character"
-            raise ValueError(f"{told}: write the whole character") from None
+            message = f"{name}: {text!r:.60} has a lone surrogate, half of a character"
+            raise ValueError(f"{message}: write the whole character") from None
 
 
 def _ids(name: str, given: Ids) -> tuple[int, ...]:
@@ -271,8 +271,8 @@ def pairs_of(name: str, given: Any) -> tuple[Pair, ...]:
 
 
 def _opens_two(name: str, opening: str | int) -> ValueError:
-    told = "opens two sections; it can have only one closing marker"
-    return ValueError(f"{name}: {opening!r:.60} {told}")
+    message = "opens two sections; it can have only one closing marker"
+    return ValueError(f"{name}: {opening!r:.60} {message}")
 
 
 _READ: dict[str, Callable[[str, Any], Any]] = {
@@ -335,8 +335,8 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
         if options:
             StopConditions(**options)  # raises Python's error for an argument that does not exist
             names = ", ".join(options)
-            told = "pass one StopConditions, or only its parts"
-            raise TypeError(f"got conditions and {names}: {told}")
+            message = "pass one StopConditions, or only its parts"
+            raise TypeError(f"got conditions and {names}: {message}")
         return conditions
     if not options:
         return NO_CONDITIONS
@@ -394,8 +394,8 @@ def definition_of(sections: Any) -> Definition:
         what = f"sections[{name!r:.40}]"
         pairs = pairs_of(what, given)
         if not pairs:
-            told = "has no markers; expected a pair such as ('<think>', '</think>')"
-            raise ValueError(f"{what} {told}")
+            message = "has no markers; expected a pair such as ('<think>', '</think>')"
+            raise ValueError(f"{what} {message}")
         for opening, closing in pairs:
             if opening in named:
                 raise _opens_two("sections", opening)

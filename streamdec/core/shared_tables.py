@@ -117,8 +117,8 @@ def check_decoder(decoder: object) -> None:
     if isinstance(decoder, type):
         raise TypeError(f"a tokenizer must be an object, got the class {decoder.__name__}")
     if not callable(getattr(decoder, "decode", None)) or isinstance(decoder, bytes):
-        told = f"a tokenizer must have a method decode(token_ids, ...), got {decoder!r:.80}"
-        raise TypeError(told + hint("tokenizer", decoder))
+        message = f"a tokenizer must have a method decode(token_ids, ...), got {decoder!r:.80}"
+        raise TypeError(message + hint("tokenizer", decoder))
 
 
 def route_of(decoder: Decoder) -> Route:

@@ -144,8 +144,8 @@ def load_head(machine: str, tokenizer: Decoder, snapshot: Any) -> tuple[Table, J
 def load_fields(machine: str, snapshot: Any) -> Json:
     """Return the fields of ``snapshot``, whose head is checked."""
     if not isinstance(snapshot, Mapping):
-        told = f"a snapshot must be a dict, not {type(snapshot).__name__}"
-        raise SnapshotError(told + hint("snapshot", snapshot))
+        message = f"a snapshot must be a dict, not {type(snapshot).__name__}"
+        raise SnapshotError(message + hint("snapshot", snapshot))
     fields = dict(snapshot)
     version, kind, check = fields.get("format"), fields.get("machine"), fields.pop("check", None)
     if type(version) is not int or version != FORMAT:
@@ -175,8 +175,8 @@ def _are_alike(one: object, other: str) -> bool:
 
 
 def _of_another(what: str, found: object, expected: str) -> SnapshotError:
-    told = f"it has {shown(found)}, expected {expected!r:.80}"
-    return SnapshotError(f"the snapshot is of another {what}: {told}")
+    message = f"it has {shown(found)}, expected {expected!r:.80}"
+    return SnapshotError(f"the snapshot is of another {what}: {message}")
 
 
 def shown(value: object) -> str:

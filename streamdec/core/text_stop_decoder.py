@@ -81,14 +81,14 @@ class TextStopDecoder:
         self, conditions: StopConditions | None = None, **stops: Unpack[StopOptions]
     ) -> None:
         conditions = conditions_of(conditions, stops)
-        told = "a TextStopDecoder sees text and no token ids"
+        message = "a TextStopDecoder sees text and no token ids"
         for name in OF_TOKENS:
             if getattr(conditions, name) != getattr(NO_CONDITIONS, name):
                 hint = "leave it out, or use StopSequenceDecoder"
-                raise ValueError(f"{told}, so it cannot have {name}; {hint}")
+                raise ValueError(f"{message}, so it cannot have {name}; {hint}")
         for marker in conditions.markers:
             if not isinstance(marker, str):
-                raise ValueError(f"{told}; a marker must be a text, not the id {marker}")
+                raise ValueError(f"{message}; a marker must be a text, not the id {marker}")
         self._stops = text_stop_set_for(conditions)
         self.reset()
 

@@ -83,11 +83,11 @@ def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsInd
 
 
 def as_sequence(
-    token_ids: Iterable[SupportsIndex], told: str = "token ids must be a list or an array"
+    token_ids: Iterable[SupportsIndex], message: str = "token ids must be a list or an array"
 ) -> Sequence[SupportsIndex]:
     """Return ``token_ids`` as a sequence; lists, tuples and arrays are not copied.
 
-    Raises TypeError, which begins with ``told``, for text, bytes, and collections without an
+    Raises TypeError, which begins with ``message``, for text, bytes, and collections without an
     order.
     """
     if isinstance(token_ids, (list, tuple)):
@@ -95,7 +95,7 @@ def as_sequence(
     is_list = isinstance(token_ids, Iterable) or hasattr(token_ids, "__getitem__")
     if not is_list or isinstance(token_ids, (str, bytes, bytearray, Mapping, AbstractSet)):
         kind = type(token_ids).__name__
-        raise TypeError(f"{told}, not {kind}{hint('ids', token_ids)}")
+        raise TypeError(f"{message}, not {kind}{hint('ids', token_ids)}")
     for convert in ("to_pylist", "as_py"):  # arrays and rows of Arrow
         if hasattr(token_ids, convert):
             return list(getattr(token_ids, convert)())
@@ -112,8 +112,8 @@ def check_dimensions(array: object) -> None:
     """Raise TypeError unless ``array`` has one dimension, or is no array."""
     dimensions = getattr(array, "ndim", 1)
     if dimensions != 1:
-        told = f"an array of token ids must have one dimension, not {dimensions}"
-        raise TypeError(told + hint("rows", array))
+        message = f"an array of token ids must have one dimension, not {dimensions}"
+        raise TypeError(message + hint("rows", array))
 
 
 # --- ids that a tokenizer does not have -----------------------------------------------------------
@@ -152,15 +152,15 @@ _logged: ByObject[set[str]] = ByObject()
 
 def warn_once(tokenizer: Decoder, token_id: int) -> None:
     """Log that ``tokenizer`` does not have ``token_id``: once, for all unknown ids."""
-    told = "has no id %d; unknown ids are counted in unknown_tokens, and not logged again"
-    log_once(tokenizer, told, token_id)
+    message = "has no id %d; unknown ids are counted in unknown_tokens, and not logged again"
+    log_once(tokenizer, message, token_id)
 
 
-def log_once(tokenizer: Decoder, told: str, *details: object) -> None:
-    """Log ``told`` with its ``details`` as a warning about ``tokenizer``, once."""
+def log_once(tokenizer: Decoder, message: str, *details: object) -> None:
+    """Log ``message`` with its ``details`` as a warning about ``tokenizer``, once."""
     known = _logged.get(id(tokenizer))
     if known is None:
         known = _logged.keep(tokenizer, set())
-    if told not in known:
-        known.add(told)
-        logger.warning("%.200r %s", tokenizer, told % details)
+    if message not in known:
+        known.add(message)
+        logger.warning("%.200r %s", tokenizer, message % details)

@@ -60,9 +60,9 @@ class Table(NamedTuple):
         """Yield how the ids of texts in ``file`` differ."""
         for text, token_id in ids.items():
             if self.text_of(token_id) != text and self.id_of(text) != token_id:
-                yield self.told(file, text, token_id)
+                yield self.contradiction(file, text, token_id)
 
-    def told(self, file: str, text: str, token_id: int) -> str:
+    def contradiction(self, file: str, text: str, token_id: int) -> str:
         """Say what ``file`` has for ``text``, and what the table has instead."""
         other, there = self.id_of(text), self.text_of(token_id)
         has = f"{self.file} has {'no such token' if other is None else f'id {other} for it'}"
@@ -182,4 +182,4 @@ def _of_roles(folder: Path, file: str, roles: Mapping[str, str], table: Table) -
         if text is None or expected is None or not ids or expected in ids:
             continue
         if not any(i in table.added or _MARKER.fullmatch(table.text_of(i) or "") for i in ids):
-            yield f"{table.told(file, text, ids[0])} ({role} in {CONFIG})"
+            yield f"{table.contradiction(file, text, ids[0])} ({role} in {CONFIG})"

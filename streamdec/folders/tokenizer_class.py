@@ -82,8 +82,8 @@ def choose_class(
     else:
         why = f"{declared} is not the class of model type {model_type}"
         if is_wrong and own not in _NOT_OF_A_MODEL:
-            told = f"model type {model_type}, whose declared class is known to be wrong"
-            found = _named(own, told, "config.json")
+            source = f"model type {model_type}, whose declared class is known to be wrong"
+            found = _named(own, source, "config.json")
         elif own not in _NOT_OF_A_MODEL:
             found = _named(declared, "declared", source)
     is_unknown = declared and known.tokenizer_class(declared) is None

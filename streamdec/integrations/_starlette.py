@@ -12,7 +12,7 @@ try:
     from starlette.responses import Response
     from starlette.types import Message, Receive, Send
 except ImportError as error:
-    told = "responses need the library starlette: pip install 'streamdec[server]'"
-    raise MissingExtraError(told) from error
+    message = "responses need the library starlette: pip install 'streamdec[server]'"
+    raise MissingExtraError(message) from error
 
 __all__ = ["Message", "Receive", "Request", "Response", "Send"]

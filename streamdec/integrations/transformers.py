@@ -142,8 +142,8 @@ class GenerateStreamer:
         """
         for name in ("streamer", "stop_strings", "stopping_criteria"):
             if kwargs.get(name) is not None:
-                told = "pass stop= to the streamer, max_time= to start(), or call generate yourself"
-                raise TypeError(f"start() does not take {name}: {told}")
+                hint = "pass stop= to the streamer, max_time= to start(), or call generate yourself"
+                raise TypeError(f"start() does not take {name}: {hint}")
         config = args[1] if len(args) > 1 else kwargs.get("generation_config")
         if _setting("stop_strings", config, model.generation_config) is not None:
             raise TypeError("the generation_config has stop_strings; pass stop= to the streamer")

@@ -158,8 +158,8 @@ def _detect_folder(folder: Path) -> Detected:
             return found[0]
         if found:
             several = _listed([one.path.name for one in found])
-            told = f"a folder with several tokenizer files: {several}; give the path of one"
-            return Detected(folder, "unsupported", told)
+            description = f"a folder with several tokenizer files: {several}; give the path of one"
+            return Detected(folder, "unsupported", description)
     for one in looked_into:
         if one.description in _IN_PLACE_OF_IT.values():
             return one

@@ -182,8 +182,8 @@ def find_snapshot(
         found = detect_format(folder)
         reason = "" if found.format != "unsupported" else found.description.partition(" (")[0]
     except TokenizerLibraryError as error:
-        told = " ".join(str(error.__cause__).split())
-        reason = f"the download failed: {type(error.__cause__).__name__}: {told:.300}"
+        message = " ".join(str(error.__cause__).split())
+        reason = f"the download failed: {type(error.__cause__).__name__}: {message:.300}"
         if not allow_download:
             reason = "it is not in the local cache"
     if not reason:

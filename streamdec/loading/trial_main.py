@@ -37,23 +37,23 @@ def serve(setup: dict[str, Any]) -> None:
     warnings.simplefilter("ignore")
     threading.stack_size(STACK)
     for content in requests(setup["cpu_seconds"]):
-        told: dict[str, str] = {}
+        answer: dict[str, str] = {}
         load = partial(parse, content, "JSON") if setup["source"] is None else partial(_load, setup)
-        thread = threading.Thread(target=_try, args=(load, told))
+        thread = threading.Thread(target=_try, args=(load, answer))
         thread.start()
         thread.join()
-        write_answer(sink, told)
+        write_answer(sink, answer)
 
 
-def _try(load: Callable[[], object], told: dict[str, str]) -> None:
-    """Load a tokenizer and free it; put an error into ``told``."""
+def _try(load: Callable[[], object], answer: dict[str, str]) -> None:
+    """Load a tokenizer and free it; put an error into ``answer``."""
     try:
         load()
         gc.collect()
     except MemoryError:
-        told["error"] = "it takes too much memory"
+        answer["error"] = "it takes too much memory"
     except BaseException as error:  # noqa: BLE001 (a Rust panic, too; the parent raises it)
-        told["kind"], told["error"] = type(error).__name__, str(error)[:2_000]
+        answer["kind"], answer["error"] = type(error).__name__, str(error)[:2_000]
 
 
 def _load(setup: dict[str, Any]) -> None:

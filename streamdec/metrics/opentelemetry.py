@@ -56,8 +56,8 @@ class OpenTelemetryMetrics(Recorder):
         own_version = versions_of(()).get("streamdec", "")
         provider = meter_provider or self._api.get_meter_provider()
         if provider in _taken:
-            told = "the meter provider already has an OpenTelemetryMetrics hook"
-            raise ValueError(f"{told}; pass that hook to add_hook() again")
+            message = "the meter provider already has an OpenTelemetryMetrics hook"
+            raise ValueError(f"{message}; pass that hook to add_hook() again")
         _taken.add(provider)
         meter = self._api.get_meter("streamdec", own_version, meter_provider)
         self._histograms: dict[Instrument, Any] = {}

@@ -25,8 +25,8 @@ def write_example(name: str, parent: str | os.PathLike[str] = ".") -> Path:
     """
     folder = Path(parent, name)
     if folder.exists():
-        told = f"{folder} exists: remove it, or write the example into another folder"
-        raise FileExistsError(told)
+        message = f"{folder} exists: remove it, or write the example into another folder"
+        raise FileExistsError(message)
     folder.mkdir()
     for file in _FOLDER.joinpath(name).iterdir():
         text = file.read_text("utf-8")

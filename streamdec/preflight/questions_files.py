@@ -208,8 +208,8 @@ def _asked(given: str, commit: str | None) -> tuple[str, str]:
     if folder.is_dir() and folder.parent.name == "snapshots":
         kept = folder.parent.parent.name
         if not kept.startswith("models--"):
-            told = f"{given!r:.200} is not in a cache of the hub: expected a folder "
-            raise TokenizerLoadError(f"{told}models--org--name, found {kept!r:.100}")
+            message = f"{given!r:.200} is not in a cache of the hub: expected a folder "
+            raise TokenizerLoadError(f"{message}models--org--name, found {kept!r:.100}")
         repo, commit = kept.removeprefix("models--").replace("--", "/"), commit or folder.name
     elif commit is None:
         raise TokenizerLoadError(
@@ -219,8 +219,8 @@ def _asked(given: str, commit: str | None) -> tuple[str, str]:
     if not _ID.fullmatch(repo):
         raise TokenizerLoadError(f"{repo!r:.200} is not an id of the Hub, such as 'org/model'")
     if not _SHA.fullmatch(str(commit).lower()):
-        told = f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
-        raise TokenizerLoadError(told)
+        message = f"{commit!r:.100} is not a commit; expected 7 to 40 hexadecimal digits"
+        raise TokenizerLoadError(message)
     return repo, commit.lower()
 
 

@@ -139,8 +139,8 @@ class EffectiveTokenizerClass:
         return self.name is not None or self.remote_code or self.error is not None
 
     def __str__(self) -> str:
-        told = self.name or ("remote code" if self.remote_code else self.error or "unknown")
-        return f"{told} ({self.why})"
+        name = self.name or ("remote code" if self.remote_code else self.error or "unknown")
+        return f"{name} ({self.why})"
 
 
 def effective_tokenizer_class(

@@ -50,8 +50,8 @@ class Snapshot:
             os.scandir(self.path).close()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            told = f"{str(self.path)!r}: expected the folder of a model: {why}"
-            raise TokenizerLoadError(told) from error
+            message = f"{str(self.path)!r}: expected the folder of a model: {why}"
+            raise TokenizerLoadError(message) from error
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -116,8 +116,8 @@ def create_app(
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key must be printable ASCII without spaces, and not empty")
     if not callable(engine):
-        told = "callable with (prompt_token_ids, params)"
-        raise SourceError(f"an engine must be {told}, not {engine!r:.80}")
+        message = "callable with (prompt_token_ids, params)"
+        raise SourceError(f"an engine must be {message}, not {engine!r:.80}")
     markers = tuple((first, last) for first, last in reasoning_markers)
     StopConditions(ignore_stops_between=markers or None)  # raises for wrong markers
     known = Known(

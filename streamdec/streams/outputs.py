@@ -67,8 +67,8 @@ def ids_of(value: Any) -> Ids | None:
 
 def checked_ids(value: Any) -> Ids:
     """Return ``value`` as a sequence of ids (not checked); or raise TypeError."""
-    told = "token ids must be an id, a list, an array or a tensor"
-    return as_sequence(value, told) if (ids := ids_of(value)) is None else ids
+    message = "token ids must be an id, a list, an array or a tensor"
+    return as_sequence(value, message) if (ids := ids_of(value)) is None else ids
 
 
 class GrowthWatch:
@@ -272,11 +272,12 @@ class OutputReader:
 
     def _complaint(self, output: Any) -> str:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
-        told = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
-        told += f" an id, a list of ids, or an object with {', '.join((*IDS, NEW_IDS))} or outputs"
+        message = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
+        fields = ", ".join((*IDS, NEW_IDS))
+        message += f" an id, a list of ids, or an object with {fields} or outputs"
         if self._ids is None:
-            told += "; for other objects pass ids=, a function that returns the ids"
-        return told + hint("output", output)
+            message += "; for other objects pass ids=, a function that returns the ids"
+        return message + hint("output", output)
 
     def _added(self, ids: Ids, reason: str | None) -> Ids:
         """Return the ids of an output that were not in earlier outputs."""

@@ -172,11 +172,11 @@ class DecoderPool:
         "the pool has no request 'b'"
         """
         if not isinstance(token_ids, Mapping):
-            told = f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
-            raise TypeError(told)
+            message = f"step() takes a mapping of request ids to new ids, not {token_ids!r:.80}"
+            raise TypeError(message)
         if self._is_busy:
-            told = "a sink must not call step() of its pool; call it after the sink has returned"
-            raise RuntimeError(told)
+            message = "a sink must not call step() of its pool; call it after the sink has returned"
+            raise RuntimeError(message)
         self.chunks = {}
         with self._calling():
             self._step_all(token_ids)

@@ -189,8 +189,8 @@ class Reading(Stepper):
         super().__init__(decoder, return_token_ids=return_token_ids)
         if isinstance(decoder, TextStopDecoder):
             if ids is not None or cumulative or index is not None or return_token_ids:
-                told = "ids, cumulative, index and return_token_ids are for token ids"
-                raise ValueError(f"{told}, but a TextStopDecoder reads text; remove them")
+                message = "ids, cumulative, index and return_token_ids are for token ids"
+                raise ValueError(f"{message}, but a TextStopDecoder reads text; remove them")
             self.outputs, self.id_type = PieceReader(), str
         else:
             self.outputs = OutputReader(ids, cumulative, index)

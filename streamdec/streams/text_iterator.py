@@ -147,8 +147,8 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
             source.close()  # so that Python does not warn too
-        told = f"source must be {expected} of outputs, not {source!r:.80}"
-        raise TypeError(told + hint("source", source))
+        message = f"source must be {expected} of outputs, not {source!r:.80}"
+        raise TypeError(message + hint("source", source))
     check_dimensions(source)
     return iter(source)
 

@@ -205,12 +205,12 @@ class TokenQueue:
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
         """Return when ids may be put."""
         if self._limit and (not wait or is_in_event_loop()):
-            told = ", and put() must not wait in the thread of an event loop; await send() instead"
-            told = f"the queue is full: {len(self._ids)} ids wait{told if wait else ''}"
-            raise QueueFullError(told)
+            why = ", and put() must not wait in the thread of an event loop; await send() instead"
+            message = f"the queue is full: {len(self._ids)} ids wait{why if wait else ''}"
+            raise QueueFullError(message)
         if not self._room.wait_for(self._is_decided, timeout):
-            told = f"the queue was full for {timeout:g} seconds; the reader is too slow"
-            raise QueueFullError(told)
+            message = f"the queue was full for {timeout:g} seconds; the reader is too slow"
+            raise QueueFullError(message)
         if not self._limit:
             why = "its reader has closed it" if self._is_closed else "it was ended"
             raise FinishedError(f"nothing can be put into the queue: {why}")
@@ -222,8 +222,8 @@ class TokenQueue:
     def _take(self) -> Any:
         """Return all waiting ids. If none wait, return or raise the end."""
         if self._is_closed:  # an end would look as if the engine had generated no more
-            told = "it was closed; make a TokenQueue for each stream"
-            raise FinishedError(f"nothing can be read from the queue: {told}")
+            why = "it was closed; make a TokenQueue for each stream"
+            raise FinishedError(f"nothing can be read from the queue: {why}")
         ids, self._ids = self._ids, []
         if ids:
             self._wake()

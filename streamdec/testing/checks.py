@@ -133,8 +133,8 @@ def checks(
     if isinstance(only, str):
         raise TypeError(f"only must be a list of names, not {only!r:.40}; write [{only!r:.40}]")
     if tokenizers is not None and not isinstance(tokenizers, Mapping):
-        told = "tokenizers must be a dict from names to tokenizers, such as {'mine': tokenizer}"
-        raise TypeError(f"{told}, not {tokenizers!r:.80}")
+        message = "tokenizers must be a dict from names to tokenizers, such as {'mine': tokenizer}"
+        raise TypeError(f"{message}, not {tokenizers!r:.80}")
     names = {"bug_case", *(law.name for law in LAWS)}
     if strange := sorted(set(only) - names):
         raise ValueError(f"only has unknown names: {strange}; the names are {sorted(names)}")

@@ -76,7 +76,7 @@ def _certain_text(trial: Trial) -> None:
         certain = trial.certain(ids[:count], skip=skip).at_most
         if not certain.startswith(text):
             wrong = f"certain   {quoted(certain)}", f"given     {quoted(text)}, before its end"
-            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+            raise ConformanceError(trial.message(request, _singly(ids[:count]), *wrong))
 
 
 def _least_hold(trial: Trial) -> None:
@@ -96,7 +96,7 @@ def _expect_at_least(trial: Trial, request: Request, ids: Sequence[int]) -> None
         least = certain[: cut.start] if cut else certain[: len(certain) - waits]
         if len(text) < len(least):
             wrong = f"certain   {quoted(least)}", f"given     {quoted(text)}"
-            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+            raise ConformanceError(trial.message(request, _singly(ids[:count]), *wrong))
 
 
 def _prompt(trial: Trial) -> None:
@@ -151,13 +151,13 @@ def _expect_invariance(trial: Trial, request: Request, ids: Sequence[int]) -> No
         alone = singly.given[min(fed, len(singly.given)) - 1]
         if text != alone:
             wrong = f"one by one {quoted(alone)}", f"in groups  {quoted(text)}"
-            raise ConformanceError(trial.told(request, groups[:count], *wrong))
+            raise ConformanceError(trial.message(request, groups[:count], *wrong))
     if (grouped.text, grouped.stop_reason) != (singly.text, singly.stop_reason):
         wrong = (
             f"one by one {quoted(singly.text)}, stop_reason {singly.stop_reason!r}",
             f"in groups  {quoted(grouped.text)}, stop_reason {grouped.stop_reason!r}",
         )
-        raise ConformanceError(trial.told(request, groups, *wrong))
+        raise ConformanceError(trial.message(request, groups, *wrong))
 
 
 # --- stops ----------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _stop_never_leaks(trial: Trial) -> None:
     for count, given in enumerate([*found.given, found.text], 1):
         if not expected.startswith(given):
             wrong = f"expected  {quoted(expected)} at most", f"given     {quoted(given)}"
-            raise ConformanceError(trial.told(request, _singly(ids[:count]), *wrong))
+            raise ConformanceError(trial.message(request, _singly(ids[:count]), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop)
 
 
@@ -200,7 +200,7 @@ def _stop_never_swallows(trial: Trial) -> None:
         if found.rest is None and expected.startswith(found.text):
             raise NotImplementedError("flush")
         wrong = f"expected  {quoted(expected)} at least", f"given     {quoted(found.text)}"
-        raise ConformanceError(trial.told(request, _singly(ids), *wrong))
+        raise ConformanceError(trial.message(request, _singly(ids), *wrong))
     trial.expect_stop(request, _singly(ids), found, stop if cut else None)
 
 

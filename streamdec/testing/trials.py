@@ -45,11 +45,11 @@ class Driven:
         try:
             found = drive(self.make, self.subject.streamed, request, groups)
         except ConformanceError as error:
-            raise ConformanceError(self.told(request, groups, str(error))) from error
+            raise ConformanceError(self.message(request, groups, str(error))) from error
         self.fed += sum(map(len, groups))
         return found
 
-    def told(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
+    def message(self, request: Request, groups: Sequence[Sequence[int]], *what: str) -> str:
         """Return the request, the ids of each call and their bytes, and ``what``."""
         lines = [f"request   {request!r}"] if request != Request() else []
         lines.append(f"step      {', '.join(str(list(group)) for group in groups)}")
@@ -74,7 +74,7 @@ class Driven:
             if found.rest is None and text.startswith(found.text):
                 raise NotImplementedError("flush")
             wrong = f"expected  {quoted(text)}", f"given     {quoted(found.text)}"
-            raise ConformanceError(self.told(request, groups, *wrong))
+            raise ConformanceError(self.message(request, groups, *wrong))
         self.expect_stop(request, groups, found, stop)
 
     def expect_stop(
@@ -84,7 +84,7 @@ class Driven:
         reason = found.stop_reason
         if found.tells_stop and reason != stop and not (reason is True and stop is not None):
             wrong = f"expected  stop_reason {stop!r}", f"given     stop_reason {reason!r}"
-            raise ConformanceError(self.told(request, groups, *wrong))
+            raise ConformanceError(self.message(request, groups, *wrong))
 
 
 @dataclass

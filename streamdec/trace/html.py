@@ -53,7 +53,7 @@ def html_page(trace: Trace) -> str:
         "verdict_class": {True: "yes", False: "no", None: "unknown"}[verdict.equal],
         "summary": _text(summary + (f" · {trace.error}" if trace.error else "")),
         "facts": "".join(
-            f"<dt>{_text(what)}</dt><dd>{_text(told)}</dd>" for what, told in _facts(trace)
+            f"<dt>{_text(what)}</dt><dd>{_text(value)}</dd>" for what, value in _facts(trace)
         ),
         "style": style,
         "script": script,

@@ -68,8 +68,8 @@ class Tracer(Generic[D]):
 
     def __init__(self, decoder: D, prompt_token_ids: Iterable[SupportsIndex] | None = None) -> None:
         if not isinstance(decoder, Traceable):
-            told = "decoder must be a DecodeStream or a StopSequenceDecoder, not"
-            raise TypeError(f"{told} {type(decoder).__name__}")
+            message = "decoder must be a DecodeStream or a StopSequenceDecoder, not"
+            raise TypeError(f"{message} {type(decoder).__name__}")
         self.decoder: D = decoder
         """The decoder itself."""
         self._machine: Any = decoder

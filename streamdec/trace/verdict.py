@@ -60,8 +60,8 @@ def _compared(
     at = _same(text, expected)
     before = len(reference.before)
     start, end = max(at - _SHOWN // 2, min(at, before)), at + _SHOWN
-    told = f"the stream has {text[start:end]!r}, decode() has {expected[start:end]!r}"
-    return Verdict(False, _token_at(trace, reference, expected, at), max(at - before, 0), told)
+    message = f"the stream has {text[start:end]!r}, decode() has {expected[start:end]!r}"
+    return Verdict(False, _token_at(trace, reference, expected, at), max(at - before, 0), message)
 
 
 def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple[int, bool]]:

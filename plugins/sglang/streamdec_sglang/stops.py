@@ -235,8 +235,8 @@ def _hand_over(request: CheckedReq, error: Exception | None) -> None:
     request.streamdec = None
     if error is not None:
         is_expected = isinstance(error, _UnsupportedError)
-        told = str(error) if is_expected else f"after a {type(error).__name__}"
+        message = str(error) if is_expected else f"after a {type(error).__name__}"
         say_once(
-            f"SGLang's own code finds the stop strings of requests ({told})",
+            f"SGLang's own code finds the stop strings of requests ({message})",
             exc_info=None if is_expected else error,
         )

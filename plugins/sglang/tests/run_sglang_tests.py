@@ -25,7 +25,7 @@ sys.exit(pytest.main([*sys.argv[1:], "-q", "-rA", "-p", "no:cacheprovider", "--r
 def outcomes(folder: Path, switch: str) -> dict[str, str]:
     """Return how each test ends, with this value of the plugin's environment variable."""
     environment = {**os.environ, "STREAMDEC_SGLANG": switch, "PYTHONPATH": str(HERE)}
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", RUN, "."],
         cwd=folder,
         env=environment,
@@ -33,12 +33,12 @@ def outcomes(folder: Path, switch: str) -> dict[str, str]:
         check=False,
         encoding="utf-8",
     )
-    lines = [line.split() for line in told.stdout.splitlines()]
+    lines = [line.split() for line in completed.stdout.splitlines()]
     found = {
         line[1]: line[0] for line in lines if len(line) > 1 and line[0] in ("PASSED", "FAILED")
     }
     if not found:
-        raise SystemExit(told.stdout + told.stderr)
+        raise SystemExit(completed.stdout + completed.stderr)
     return found
 
 

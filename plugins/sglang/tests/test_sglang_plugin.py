@@ -118,10 +118,10 @@ print(hasattr(method, "__wrapped__"), "streamdec" in sys.modules)
 def test_a_variable_turns_it_off(name: str, value: str) -> None:
     """With the plugin switched off, streamdec is not imported."""
     environment = {**os.environ, name: value, "PYTHONPATH": str(HERE)}
-    told = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-c", SHOW], env=environment, capture_output=True, check=True, text=True
     )
-    assert told.stdout.split() == ["False", "False"]
+    assert finished.stdout.split() == ["False", "False"]
 
 
 @pytest.fixture

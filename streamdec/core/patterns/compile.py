@@ -80,8 +80,8 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
     """Return ``read_pattern`` of each source. Together they are limited in size."""
     _check("code points", sum(map(len, sources)), MAX_SOURCE, "shorter ones")
     ranges = sum(len(WIDE_RANGE.findall(each)) for each in sources)
-    told = "wider ones, or a class such as \\w"
-    _check("ranges that end beyond ASCII, such as [а-я]", ranges, MAX_RANGES, told)
+    advice = "wider ones, or a class such as \\w"
+    _check("ranges that end beyond ASCII, such as [а-я]", ranges, MAX_RANGES, advice)
     patterns: list[StopPattern] = []
     parts = ages = 0
     for source in sources:
@@ -94,12 +94,12 @@ def read_patterns(sources: Sequence[str], max_match_length: int | None) -> tuple
     return tuple(patterns)
 
 
-def _check(what: str, size: int, most: int, told: str) -> None:
+def _check(what: str, size: int, most: int, advice: str) -> None:
     """Raise ValueError if the patterns of a stream are too large together."""
     if size > most:
         raise ValueError(
             f"stop_regex: the patterns have {size:,} {what} together; at most {most:,} are "
-            f"allowed. Use fewer patterns, or {told}"
+            f"allowed. Use fewer patterns, or {advice}"
         )
 
 
