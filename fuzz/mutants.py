@@ -96,8 +96,8 @@ MUTANTS = (
     _core(
         "1: a token is not looked at though its letters may begin a stop",
         "stop_set",
-        'letters = mask_of("".join(firsts))',
-        'letters = mask_of("".join(sorted(firsts)[1:]))',
+        'letters = mask_of("".join(first_letters))',
+        'letters = mask_of("".join(sorted(first_letters)[1:]))',
         STOP_LAWS,
     ),
     _core(

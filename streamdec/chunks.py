@@ -89,11 +89,6 @@ class Chunk(_Slots):
         _set_json(self, None)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the chunk has neither text nor a ``finish_reason``."""
-        return not self.text and self.finish_reason is None
-
-    @property
     def section(self) -> str | None:
         """The name of the section of the text; None outside, and without sections."""
         return None
@@ -188,8 +183,8 @@ class SectionChunk(Chunk):
         """See Chunk. The last part has the finish and the token ids."""
         if not self.parts:
             return (self,)
-        *firsts, (section, text) = self.parts
-        return (*(in_section(*each) for each in firsts), in_section(section, text, self))
+        *first_letters, (section, text) = self.parts
+        return (*(in_section(*each) for each in first_letters), in_section(section, text, self))
 
 
 def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FrameType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamdec.chunks import Chunk
@@ -78,11 +78,6 @@ class TokenIdError(StreamdecError, ValueError, TypeError):
         super().__init__(message)
         self.token_id = token_id
         self.index = index
-
-    def at(self, index: int) -> Self:
-        """Return the same error with the ``index`` of the token in another list."""
-        message = self.args[0].replace(f"token {self.index}", f"token {index}", 1)
-        return type(self)(message, self.token_id, index)
 
 
 class FinishedError(StreamdecError, RuntimeError):

@@ -32,12 +32,6 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
-def not_conditions(given: object) -> TypeError:
-    """Return the error for ``given``, which was passed as conditions."""
-    message = f"conditions must be StopConditions, not {given!r:.80}"
-    return TypeError(message + hint("conditions", given))
-
-
 def _is_a(*kinds: type) -> Callable[[object], bool]:
     return lambda given: isinstance(given, kinds)
 

@@ -1,8 +1,4 @@
-"""The child's end: read requests from a pipe, and write the answers.
-
-In: requests, each after its length. Out: for each request a head in JSON, after its length, and a
-body of the size that the head has.
-"""
+"""The child's end: read requests from a pipe, and write the answers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, SupportsIndex, TypedDict, TypeGuard
 
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.token_ids import check_token_id, is_bool
-from streamdec.mistakes import check_flag, hint, not_conditions
+from streamdec.mistakes import check_flag, hint
 
 __all__ = ["StopConditions", "StopOptions"]
 
@@ -331,7 +331,8 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
     """Return ``conditions``, or those of ``options``; TypeError if both are given."""
     if conditions is not None:
         if not isinstance(conditions, StopConditions):
-            raise not_conditions(conditions)
+            message = f"conditions must be StopConditions, not {conditions!r:.80}"
+            raise TypeError(message + hint("conditions", conditions))
         if options:
             StopConditions(**options)  # raises Python's error for an argument that does not exist
             names = ", ".join(options)

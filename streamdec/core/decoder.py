@@ -363,8 +363,7 @@ class TokenDecoder:
         other._spans = self._spans and SpanLog(self._spans.spans, self._spans.taken)
         return other
 
-    def __copy__(self) -> Self:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.fork()

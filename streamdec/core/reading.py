@@ -206,7 +206,7 @@ class _Labelling:
         if self._labeller is None or not self._ids:
             return False
         sections, at = self._labeller.sections, self.labels.seen.section
-        if any(sections.firsts(section) for section in range(len(sections) + 1)):
+        if any(sections.first_letters(section) for section in range(len(sections) + 1)):
             return True  # a text before them may turn
         return any(sections.by_id(at, token_id) is not None for _, token_id in self._ids)
 

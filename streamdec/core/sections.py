@@ -69,9 +69,9 @@ class Sections:
     def __len__(self) -> int:
         return len(self._targets) - 1
 
-    def firsts(self, section: int) -> frozenset[str]:
+    def first_letters(self, section: int) -> frozenset[str]:
         """Return the letters with which a marker may begin in ``section``."""
-        return self._texts[section].firsts
+        return self._texts[section].first_letters
 
     def read(self, section: int, tail: str, text: str) -> tuple[Hit | None, str, int]:
         """Read up to the first marker; return it, the marker tail and the section."""
@@ -182,7 +182,7 @@ class Matcher:
         """Return how many code points at the end may be part of a later stop or marker."""
         return max(len(self.stops.text(seen.tail)), len(seen.marker))
 
-    def firsts(self, seen: Seen) -> frozenset[str] | None:
+    def first_letters(self, seen: Seen) -> frozenset[str] | None:
         """Return letters without which a text changes nothing; None: any may matter.
 
         U+0080 stands for all letters that are not ASCII.
@@ -190,7 +190,7 @@ class Matcher:
         if seen.marker:
             return None
         letters = self.stops.letters(seen.tail, is_open=self.is_on(seen))
-        return None if letters is None else letters | self.sections.firsts(seen.section)
+        return None if letters is None else letters | self.sections.first_letters(seen.section)
 
 
 # --- the names of sections ------------------------------------------------------------------------

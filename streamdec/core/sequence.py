@@ -11,7 +11,6 @@ from streamdec.core.decode_stream import DecodeStream
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.core.step import step_all
 from streamdec.core.token_ids import MAX_TOKEN_ID
-from streamdec.errors import TokenIdError
 from streamdec.protocols import Decoder
 
 __all__ = ["Sequence"]
@@ -85,10 +84,7 @@ class Sequence:
 
         Raises what ``DecodeStream.step`` raises; the sequence is then as it was before.
         """
-        try:
-            text = self._stream.step(token_id)
-        except TokenIdError as error:
-            raise error.at(len(self._ids)) from None
+        text = self._stream.step(token_id)
         self._ids.append(token_id.__index__())
         self._texts.append(text)
         if not len(self._ids) % DISTANCE:
@@ -267,8 +263,7 @@ class Sequence:
             setattr(other, name, getattr(self, name).copy())
         return other
 
-    def __copy__(self) -> Self:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.fork()

@@ -25,14 +25,7 @@ __all__ = ["DecoderOptions", "StopSequenceDecoder"]
 
 
 class DecoderOptions(StopOptions, total=False):
-    """The options of StopSequenceDecoder, wherever these can be given.
-
-    As for StopConditions: ``stop``, ``stop_token_ids``, ``visible_stop``,
-    ``visible_stop_token_ids``, ``include_stop_str_in_output``, ``min_tokens``, ``max_tokens``,
-    ``ignore_eos``, ``eos_token_ids``, ``ignore_stops_between``, ``starts_inside``, ``stop_regex``
-    and ``max_match_length``. As for StopSequenceDecoder: ``skip_special_tokens``,
-    ``byte_fallback``, ``unknown_ids``, ``clean_up_tokenization_spaces``, ``spans`` and
-    ``sections``.
+    """The options of StopSequenceDecoder and StopConditions, wherever these can be given.
 
     >>> from streamdec import MockTokenizer, iter_chunks
     >>> from streamdec.streams import DecoderOptions

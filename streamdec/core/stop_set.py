@@ -87,7 +87,16 @@ class StopState(dict[str, "Effect | None"]):
     As a dict it maps each text that was met to its effect, None if nothing changes.
     """
 
-    __slots__ = ("_stops", "alert", "firsts", "is_settled", "jailed", "letters", "section", "seen")
+    __slots__ = (
+        "_stops",
+        "alert",
+        "first_letters",
+        "is_settled",
+        "jailed",
+        "letters",
+        "section",
+        "seen",
+    )
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
         self._stops = stops
@@ -98,15 +107,15 @@ class StopState(dict[str, "Effect | None"]):
         """Decided text that is not output yet."""
         self.is_settled: bool = not (jailed or stops.matcher.reach(seen))
         """Whether no later stop or marker can begin in the text so far."""
-        firsts = stops.matcher.firsts(seen) if self.is_settled else None
-        if firsts is not None and stops.labeller is not None:
-            firsts |= stops.labeller.sections.firsts(section)
-        self.firsts: frozenset[str] | None = None if stops.patterns else firsts
+        first_letters = stops.matcher.first_letters(seen) if self.is_settled else None
+        if first_letters is not None and stops.labeller is not None:
+            first_letters |= stops.labeller.sections.first_letters(section)
+        self.first_letters: frozenset[str] | None = None if stops.patterns else first_letters
         """Text without these letters is output, and the state stays; None for any letters."""
         self.letters: int = LETTERS
         """The bits of ``alert`` that stand for letters."""
-        if firsts is not None and section == OUTSIDE:
-            self.letters = mask_of("".join(firsts))
+        if first_letters is not None and section == OUTSIDE:
+            self.letters = mask_of("".join(first_letters))
         self.alert: int = self.letters | stops.alert
         """A token whose mask has none of these bits is output, and the state stays."""
 
@@ -244,7 +253,7 @@ class StopSet:
     def learn(self, state: StopState, text: str) -> Effect | None:
         """Compute what ``text`` does in ``state``, and store it if it may come again."""
         effect: Effect | None = None
-        if state.firsts is None or not state.firsts.isdisjoint(text):
+        if state.first_letters is None or not state.first_letters.isdisjoint(text):
             effect = self.read(state, text)
             if effect[1] is state and effect[0] is None:
                 effect = None

@@ -74,7 +74,7 @@ class StopStrings:
     def __init__(self, hidden: Iterable[str], visible: Iterable[str] = ()) -> None:
         self._hidden = frozenset(hidden)
         self._stops = self._hidden.union(visible) if visible else self._hidden
-        self.firsts: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
+        self.first_letters: frozenset[str] = frozenset(map(itemgetter(0), self._stops))
         self._lengths = sorted({*map(len, self._stops)}, reverse=True)
         self.longest: int = max(self._lengths, default=0)
         """The code points of the longest stop."""
@@ -82,7 +82,7 @@ class StopStrings:
     # Made on first use: many sets of stops never see a letter with which a stop begins.
 
     @cached_property
-    def _lasts(self) -> frozenset[str]:
+    def _last_letters(self) -> frozenset[str]:
         return frozenset(map(itemgetter(-1), self._stops))
 
     @cached_property
@@ -105,14 +105,14 @@ class StopStrings:
         """
         if tail:
             return None
-        return self.firsts if is_open else frozenset()
+        return self.first_letters if is_open else frozenset()
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:
         """Return the tail after ``text``, or the first stop in it unless ``ignore``."""
-        if not tail and self.firsts.isdisjoint(text):
+        if not tail and self.first_letters.isdisjoint(text):
             return tail, None
         whole = tail + text
-        if not (ignore or self._lasts.isdisjoint(text)):
+        if not (ignore or self._last_letters.isdisjoint(text)):
             hit = self._first_stop(whole, len(tail))
             if hit is not None:
                 return tail, hit
@@ -122,7 +122,7 @@ class StopStrings:
     def _first_stop(self, text: str, known: int) -> Hit | None:
         """Return the first stop that ends after the ``known`` code points of ``text``."""
         for end in range(known + 1, len(text) + 1):
-            if text[end - 1] in self._lasts:
+            if text[end - 1] in self._last_letters:
                 for length in self._lengths:
                     stop = text[max(end - length, 0) : end]
                     if stop in self._stops:
@@ -131,9 +131,9 @@ class StopStrings:
 
     def _beginning(self, text: str, stops: list[str]) -> str:
         """Return the longest suffix of ``text`` that begins one of the sorted ``stops``."""
-        firsts = self.firsts
+        first_letters = self.first_letters
         for start, letter in enumerate(text):
-            if letter in firsts:
+            if letter in first_letters:
                 suffix = text[start:]
                 place = bisect_right(stops, suffix)  # the first stop after it
                 if place < len(stops) and stops[place].startswith(suffix):

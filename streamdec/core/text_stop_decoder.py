@@ -184,8 +184,7 @@ class TextStopDecoder:
             setattr(other, name, getattr(self, name))
         return other
 
-    def __copy__(self) -> Self:
-        return self.fork()
+    __copy__ = fork
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.fork()

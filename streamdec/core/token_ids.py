@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any, SupportsIndex, TypeVar
@@ -61,22 +61,6 @@ def _error(what: str, index: int | None, token_id: Any, problem: str) -> TokenId
     return TokenIdError(message, token_id, index)
 
 
-class _ArrayView(Sequence[SupportsIndex]):
-    """The ids of an array, each turned into an int when it is read."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._array[place].tolist()
-
-    def __iter__(self) -> Iterator[SupportsIndex]:
-        return iter(self._array.tolist())
-
-
 def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsIndex]:
     """Return the ids of a prompt as a sequence, as ``as_sequence`` does."""
     return as_sequence(prompt_token_ids, "prompt_token_ids must be a list or an array of ids")
@@ -85,7 +69,7 @@ def as_prompt(prompt_token_ids: Iterable[SupportsIndex]) -> Sequence[SupportsInd
 def as_sequence(
     token_ids: Iterable[SupportsIndex], message: str = "token ids must be a list or an array"
 ) -> Sequence[SupportsIndex]:
-    """Return ``token_ids`` as a sequence; lists, tuples and arrays are not copied.
+    """Return ``token_ids`` as a sequence; lists and tuples are not copied.
 
     Raises TypeError, which begins with ``message``, for text, bytes, and collections without an
     order.
@@ -101,10 +85,8 @@ def as_sequence(
             return list(getattr(token_ids, convert)())
     if hasattr(token_ids, "dtype"):  # NumPy's arrays, tensors, and columns of data frames
         check_dimensions(token_ids)
-        # The index of a pandas column is a label, and objects of NumPy have no ``tolist``.
-        is_plain = hasattr(token_ids, "tolist") and not hasattr(token_ids, "iloc")
-        if is_plain and token_ids.dtype != object:
-            return _ArrayView(token_ids)
+        if hasattr(token_ids, "tolist"):  # one transfer, if they are in the memory of a GPU
+            return list(token_ids.tolist())
     return list(token_ids)
 
 

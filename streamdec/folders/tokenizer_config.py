@@ -1,7 +1,4 @@
-"""Read ``tokenizer_config.json`` and similar files beside a tokenizer's file.
-
-In: the folder. Out: the JSON object in a file, and the parts of it that several modules read.
-"""
+"""Read ``tokenizer_config.json`` and similar files beside a tokenizer's file."""
 
 from __future__ import annotations
 

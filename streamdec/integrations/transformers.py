@@ -349,7 +349,7 @@ class _RowFeed:
     def put(self, chunks: Mapping[int, Chunk]) -> None:
         """Hand over the new chunks of each row."""
         for row, chunk in chunks.items():
-            if not chunk.is_empty:
+            if chunk.text or chunk.finish_reason is not None:
                 for part in chunk.split():
                     self._queue.put(RowChunk(row, part))
 

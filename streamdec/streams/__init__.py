@@ -8,23 +8,8 @@ an asynchronous engine, ``text_iterator`` from a plain one. ``token_queue`` take
 that pushes, and ``pool`` steps many requests in one call.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from streamdec.chunks import SectionChunk, StopReason
-    from streamdec.core.stop_sequence_decoder import DecoderOptions
-    from streamdec.streams.pool import Sink
+from streamdec.chunks import SectionChunk, StopReason
+from streamdec.core.stop_sequence_decoder import DecoderOptions
+from streamdec.streams.pool import Sink
 
 __all__ = ["DecoderOptions", "SectionChunk", "Sink", "StopReason"]
-
-if not TYPE_CHECKING:
-    from streamdec.lazy import lazy
-
-    __getattr__ = lazy(
-        __name__,
-        {
-            "streamdec.chunks": "SectionChunk StopReason",
-            "streamdec.core.stop_sequence_decoder": "DecoderOptions",
-            "streamdec.streams.pool": "Sink",
-        },
-    )

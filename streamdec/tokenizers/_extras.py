@@ -1,7 +1,4 @@
-"""Import an optional library, or raise MissingExtraError with the command.
-
-In: the name of a library. Out: the library.
-"""
+"""Import an optional library, or raise MissingExtraError with the command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report of a tokenizer: which library encodes, why, and what was loaded.
-
-In: what the loader was asked for and what it found. Out: plain data.
-"""
+"""The report of a tokenizer: which library encodes, why, and what was loaded."""
 
 from __future__ import annotations
 

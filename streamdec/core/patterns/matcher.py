@@ -102,7 +102,7 @@ class PatternStops:
             return None
         if not is_open:
             return frozenset()
-        found = set(self._strings.firsts)
+        found = set(self._strings.first_letters)
         for automaton, state in zip(self._automata, tail.states, strict=True):
             letters = automaton.letters(state)
             if letters is None:
