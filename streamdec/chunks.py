@@ -183,8 +183,8 @@ class SectionChunk(Chunk):
         """See Chunk. The last part has the finish and the token ids."""
         if not self.parts:
             return (self,)
-        *first_letters, (section, text) = self.parts
-        return (*(in_section(*each) for each in first_letters), in_section(section, text, self))
+        *earlier, (section, text) = self.parts
+        return (*(in_section(*each) for each in earlier), in_section(section, text, self))
 
 
 def in_section(section: str | None, text: str, last: Chunk = NOTHING) -> Chunk:

@@ -134,10 +134,10 @@ def test_what_begins_a_text_is_decoded_as_by_the_library(name: str) -> None:
     words = kinds_of(theirs)[0]
     words = [i for i in words if theirs.IdToPiece(i).startswith("▁")] or words
     others = {"llama": ["<0x20>", "  "], "no_prefix": ["<0x20>"]}.get(name, [])
-    first_letters = [words[0], *map(theirs.PieceToId, others)]
+    first_ids = [words[0], *map(theirs.PieceToId, others)]
     if name != "bytes_and_spaces":
-        first_letters.append(theirs.unk_id())
-    for first in first_letters:
+        first_ids.append(theirs.unk_id())
+    for first in first_ids:
         ids = [first, words[0], theirs.unk_id(), words[-1]]
         assert ours.decode(ids) == theirs.DecodeIds(ids)
         for stream in (DecodeStream(ours), DecodeStream(ours, byte_fallback="exact")):
