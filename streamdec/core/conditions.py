@@ -234,7 +234,7 @@ def _count(name: str, value: Any, *, least: int) -> int:
         wrong = ValueError if isinstance(value, bool) else TypeError
         raise wrong(f"{name} must be an integer, not {value!r:.40}")
     if count < least:
-        raise ValueError(f"{name} must be at least {least}, not {count}")
+        raise ValueError(f"{name} must be at least {least}, not {count!r:.40}")
     return count
 
 

@@ -190,7 +190,7 @@ class _Sending:
                     has_ended = True
                     details["num_tokens"] = getattr(decoder, "num_tokens", None)
                 if tracker is not None:
-                    details["logprobs"] = tracker.take()
+                    details["logprobs"] = [] if stream.unread_text else tracker.take()
                 await self._send_data(step_bytes(chunk, index, **details))
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)

@@ -90,13 +90,17 @@ class TextWorker:
         if inspect.isawaitable(source):
             source = await source
         outputs = _Outputs(source, context)
-        chunks = stream(
-            outputs,
-            self._tokenizer,
-            conditions=conditions,
-            prompt_token_ids=prompt,
-            **self._options,
-        )
+        try:
+            chunks = stream(
+                outputs,
+                self._tokenizer,
+                conditions=conditions,
+                prompt_token_ids=prompt,
+                **self._options,
+            )
+        except BaseException:
+            await outputs.aclose()
+            raise
         async with chunks:
             for each in wire.start():
                 yield each

@@ -85,7 +85,8 @@ class FurtherConditions(TypedDict, total=False):
     max_stop_length: int | None
     """The most code points of a stop string, a marker or a match of ``stop_regex``."""
     max_total_length: int | None
-    """The most code points of all stop strings, markers and sources of patterns together."""
+    """The most code points of all stop strings, markers and sources of patterns together; and the
+    most entries of a list of stops or ids."""
 
 
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
@@ -156,22 +157,35 @@ def _conditions(
             "request must be a mapping, such as a dict or the result of model_dump(), "
             f"not {type(request).__name__}"
         )
-    for key, value in request.items():
-        _check(key, value, dialect)
-    arguments: dict[str, Any] = {**_arguments(request, dialect), **further}
-    most = arguments.pop("max_stop_length", None)
-    most_together = arguments.pop("max_total_length", None)
-    if "stop_regex" not in arguments:
-        arguments.pop("max_match_length", None)
-    conditions = StopConditions(**arguments)
-    _check_lengths(conditions, most, most_together)
+    try:
+        for key, value in request.items():
+            _check(key, value, dialect)
+        arguments: dict[str, Any] = {**_arguments(request, dialect), **further}
+        most = arguments.pop("max_stop_length", None)
+        most_together = arguments.pop("max_total_length", None)
+        if most_together is not None:
+            _check_sizes(
+                {name: arguments.get(name) for name in dialect.keys.values()}, most_together
+            )
+        if "stop_regex" not in arguments:
+            arguments.pop("max_match_length", None)
+        conditions = StopConditions(**arguments)
+    except RecursionError:
+        raise ValueError("the request is nested too deeply") from None
+    if most is not None or most_together is not None:
+        _check_lengths(conditions, most, most_together)
     return conditions
+
+
+def _check_sizes(lists: Mapping[str, Any], most: int) -> None:
+    """Raise ValueError for a list with more than ``most`` entries, before they are read."""
+    for name, value in lists.items():
+        if isinstance(value, (list, tuple)) and len(value) > most:
+            raise ValueError(f"{name}: {len(value)} entries exceed the limit of {most}")
 
 
 def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
     """Raise ValueError if a stop, or all stops together, exceed these bounds."""
-    if most is None and most_together is None:
-        return
     markers = [each for each in conditions.markers if isinstance(each, str)]
     lengths = [("stop", len(each)) for each in conditions.stop]
     lengths += [("ignore_stops_between", len(each)) for each in markers]
@@ -195,7 +209,7 @@ def _check(key: str, value: object, dialect: Dialect) -> None:
     if key in STRANGERS or str(key).startswith("stop"):
         readers = [f"from_{d.name.lower()}" for d in (OPENAI, VLLM, SGLANG) if key in d.keys]
         raise ValueError(
-            f"{key}={value!r:.60}: not a stop parameter of {dialect.name}; expected "
+            f"{key!s:.60}={value!r:.60}: not a stop parameter of {dialect.name}; expected "
             + ", ".join(dialect.keys)
             + (f". {' and '.join(readers)} can read {key}" if readers else "")
         )
@@ -211,7 +225,7 @@ def _arguments(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
     names: dict[str, str] = {}
     for key in filter(given.__contains__, dialect.keys):
         other = names.setdefault(dialect.keys[key], key)
-        if request[other] != request[key]:
+        if other != key and request[other] != request[key]:
             raise ValueError(
                 f"{other}={request[other]!r:.60} and {key}={request[key]!r:.60} contradict each "
                 "other: give one of them"

@@ -280,8 +280,8 @@ class GenerateStreamer:
         self.errors |= self._pool.errors  # type: ignore[arg-type]  # all requests are rows
 
     def _fail(self, error: BaseException) -> None:
-        """End the rows and the reader's iteration for an error."""
-        self._finish_all("error")
+        """End the rows and the reader's iteration for an error, after what the rows withheld."""
+        self._feed.put(self._finish_all("error"))
         self._feed.end(error)
 
     def end(self) -> None:

@@ -8,6 +8,8 @@ Once the reader is cancelled, it waits for CLOSING_SECONDS at most. Then the clo
 ``yield`` (PEP 789). A scope must be exited in the task in which it was entered, and before all
 scopes around it. So such a generator is closed in the reader's task, without a shield: no other
 task may exit its scope, and no shield may stand inside of it. It is cancelled with the reader.
+Whether a generator holds a scope shows after its first output: the reader enters and exits its own
+scopes only between two outputs.
 """
 
 from __future__ import annotations
@@ -37,14 +39,18 @@ class AsyncClosing(Closing):
 
     _reader: tuple[Any, Any] = (None, None)
     """The task that entered this block, and its innermost cancel scope then."""
+    _held: Any = None
+    """The scope that the source had entered and not exited after its first output."""
     _interrupt: BaseException | None = None
     """A ``task.cancel()`` while this closes, or an error that is not an Exception."""
+    _deadline = math.inf
+    """When closing is cancelled, by the clock of the event loop."""
 
     async def aclose(self, cause: BaseException | None = None) -> None:
         """Do what ``close`` does, and await the results."""
         for action in self._due(cause):
             try:
-                if _is_of_generator(action) and self._may_hold_a_scope():
+                if _is_of_generator(action) and self._holds_a_scope():
                     await _awaited(action, cast(Awaitable[object], action()))
                 else:
                     await self._shielded(action)
@@ -68,18 +74,19 @@ class AsyncClosing(Closing):
         await self.aclose(error)
         self.note_on(error)
 
-    def _may_hold_a_scope(self) -> bool:
-        """Whether the source may have entered a cancel scope that it has not exited.
+    def note_scope(self) -> bool:
+        """Note the scope that the source holds after its first output. Return False."""
+        task, scope = _current_scope()
+        if (task, scope) != self._reader:
+            self._held = scope
+        return False
 
-        It holds none if the reader is in the scope in which it began to read, or in one around it.
-        """
-        task, scope = self._reader
-        now_task, now = _current_scope()
-        if now_task is not task:
-            return False  # no other task can exit the reader's scopes
-        while scope is not None and scope is not now:
+    def _holds_a_scope(self) -> bool:
+        """Whether the source is in a cancel scope that only this task can exit."""
+        task, scope = _current_scope()
+        while scope is not None and scope is not self._held:
             scope = getattr(scope, "_parent_scope", None) or getattr(scope, "_parent", None)
-        return scope is not now
+        return scope is not None and task is self._reader[0]
 
     async def _shielded(self, action: Action) -> None:
         """Call ``action``. Await its result in a separate task, if it is awaitable."""
@@ -102,11 +109,18 @@ class AsyncClosing(Closing):
             except BaseException as error:  # noqa: BLE001 (the reader raises it)
                 raised = error
 
-        task = _spawn(run, done)  # the event loop itself only has weak references to tasks
+        try:
+            task = _spawn(run, done)  # the event loop itself only has weak references to tasks
+        except RuntimeError:  # trio has ended, and closes what is left in scopes that it cancelled
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+                await _awaited(action, result)
+            return
         await self._wait(done, scope)
         del task
         if not has_begun:  # asyncio cancels all tasks before the event loop is closed
             await result
+        if isinstance(raised, anyio.get_cancelled_exc_class()) and self._interrupt is None:
+            raise SourceError("closing the source raised a cancellation of its own") from raised
         if raised is not None:
             raise raised
 
@@ -120,7 +134,7 @@ class AsyncClosing(Closing):
             except cancelled as error:
                 self._interrupt = error
         with anyio.CancelScope(shield=True):
-            end = anyio.current_time() + CLOSING_SECONDS
+            end = self._deadline = min(self._deadline, anyio.current_time() + CLOSING_SECONDS)
             while not done.is_set():
                 try:
                     with anyio.CancelScope(deadline=end):

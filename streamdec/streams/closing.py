@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -71,7 +72,8 @@ class Closing:
         if error is None or isinstance(error, GeneratorExit):  # which no caller sees
             return
         for each in self._errors:
-            error.add_note(f"Closing the source raised too: {each!r}")
+            with suppress(Exception):  # some errors cannot be changed
+                error.add_note(f"Closing the source raised too: {each!r}")
         self._errors.clear()
 
 

@@ -61,6 +61,8 @@ def ids_of(value: Any) -> Ids | None:
         return (value.tolist() if hasattr(value, "tolist") else value,)
     if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
         return None
+    if hasattr(value, "_fields"):  # a named tuple
+        return None
     is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")
     return as_sequence(value) if is_list else None
 
@@ -112,13 +114,13 @@ class PieceReader:
         """Do nothing: pieces have no samples."""
 
     def parts(self, piece: Any) -> Parts:
-        """Return the text and the finish reason of a string, a Chunk or None."""
+        """Return the text, the finish reason and the stop of a string, a Chunk or None."""
         if piece is None:
             return (), None, None
         if isinstance(piece, str):
             return (piece,), None, None
         if isinstance(piece, Chunk):
-            return (piece.text,), piece.finish_reason, None
+            return (piece.text,), piece.finish_reason, piece.stop_reason
         raise SourceError(
             "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
             f"not {piece!r:.200}"
@@ -206,7 +208,8 @@ class OutputReader:
         self._has_met = True
         get = _fields_of(sample)
         names = IDS if self._is_cumulative else (NEW_IDS, *IDS)
-        name = next((name for name in names if get(name, MISSING) is not MISSING), "")
+        there = [name for name in names if get(name, MISSING) is not MISSING]
+        name = next((name for name in there if get(name, None) is not None), "".join(there[:1]))
         if name == NEW_IDS and not is_alone:
             raise SourceError(
                 f"{NEW_IDS} of several samples repeats ids while another sample grows; "
@@ -223,7 +226,7 @@ class OutputReader:
             raise SourceError(self._complaint(output))
         if reason == "abort" and not self._is_cumulative:
             ids = ids[: self._most_new(get, len(ids))]
-        if self._ids is None and type(output) is not self._known_type:
+        if self._ids is None and type(output) is not self._known_type and name == there[0]:
             self._known_type = type(output)
             self.shape = shape_of(output, sample, name, self._chosen)
         return self._added(ids, reason), reason, stop
@@ -245,6 +248,8 @@ class OutputReader:
                 index = count - 1
             if self._is_chosen(index) and found is MISSING:
                 found = sample
+        if not count and any(get(name, None) is not None for name in (*IDS, NEW_IDS)):
+            return output, True
         if found is MISSING and count:
             self._has_missed = True
         return found, count == 1

@@ -199,7 +199,7 @@ class DecoderPool:
                     chunk = stepper.step(ids[0]) if len(ids) == 1 else stepper.feed(ids)
             except Exception as error:  # noqa: BLE001 (it ends only this request)
                 if request_id not in steppers:
-                    self.errors[request_id] = UnknownRequestError(request_id)
+                    self.errors.setdefault(request_id, UnknownRequestError(request_id))
                     continue
                 self.errors[request_id] = error
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))

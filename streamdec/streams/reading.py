@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
+from itertools import chain
+from typing import Any, Generic, Literal, Protocol, Self, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
 
 from streamdec import hooks
@@ -17,7 +18,7 @@ from streamdec.chunks import (
     check_finish_reason,
     chunk_before,
 )
-from streamdec.core.stepping import DECODERS, decoder_behind, end, methods_of
+from streamdec.core.stepping import DECODERS, decoder_behind, end, has_sections, methods_of
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
@@ -152,6 +153,8 @@ class Reading(Stepper):
     """Whether the stream has finished or failed."""
     last: Chunk | None = None
     """The last chunk, from the end of the stream until the chunk is output."""
+    parts: Sequence[Chunk] = ()
+    """The parts of the newest chunk, each of one section, that are not output yet."""
     # As the properties of BaseStream.
     finish_reason: FinishReason | None = None
     stop_reason: StopReason = None
@@ -197,6 +200,8 @@ class Reading(Stepper):
             self.id_type = int if ids is None and not cumulative else None
         if chunk_by == "token":
             self.shows_all, self.most = True, 1
+        elif self.behind is not decoder and has_sections(decoder):
+            self.most = 1  # so that a LogprobTracker knows the section of each token
         if decoder.finished:
             self._end(finish_reason)
             warn(
@@ -262,6 +267,54 @@ class Reading(Stepper):
         return last if last is not None and (last.text or self.error is None) else None
 
 
+class Parts:
+    """The chunks of a generator, each divided into the parts that are in one section.
+
+    It is no generator: two of them would both be closed at the end of an event loop.
+    """
+
+    def __init__(self, chunks: Any, reading: Reading) -> None:
+        self._chunks, self._reading = chunks, reading
+        self._is_closed = False
+
+    @property
+    def ag_running(self) -> bool:
+        """Whether a reader waits for the next chunk."""
+        return bool(self._chunks.ag_running)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        return self._next() or self._first_of(next(self._chunks))
+
+    def close(self) -> None:
+        """Close the generator. The parts that were not output stay in ``reading``."""
+        self._is_closed = True
+        self._chunks.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        return self._next() or self._first_of(await anext(self._chunks))
+
+    async def aclose(self) -> None:
+        """Do what ``close`` does."""
+        self._is_closed = True
+        await self._chunks.aclose()
+
+    def _next(self) -> Chunk | None:
+        if self._is_closed or not self._reading.parts:
+            return None
+        first, *self._reading.parts = self._reading.parts
+        return first
+
+    def _first_of(self, chunk: Chunk) -> Chunk:
+        first, *self._reading.parts = chunk.split()
+        return first
+
+
 class BaseStream(Generic[M]):
     """The base class of TextStream and TextIterator."""
 
@@ -272,11 +325,18 @@ class BaseStream(Generic[M]):
     def snapshot(self) -> dict[str, Any]:
         """Return the decoder's state after the chunks that were output, as JSON types.
 
-        To resume, start the engine with the prompt and the ids read so far. Then make a new stream
-        with the decoder that ``restore`` returns. If the decoder had ended before the stream was
-        interrupted, output ``pending_text`` first: it is the text of the last chunk.
+        To resume, output ``unread_text``, and start the engine with the prompt and the ids read so
+        far. Then make a new stream with the decoder that ``restore`` returns.
         """
         return self.decoder.snapshot()
+
+    @property
+    def unread_text(self) -> str:
+        """The text that the decoder has output, and that is in no chunk that was read; mostly "".
+
+        A stream that is interrupted has it while it closes, and between two sections of a chunk.
+        """
+        return "".join(chunk.text for chunk in self._unread())
 
     @property
     def pending_text(self) -> str:
@@ -284,9 +344,9 @@ class BaseStream(Generic[M]):
 
         It is "" after the last chunk; for a Sequence, the U+FFFD of the held bytes.
         """
-        decoder, last = self.decoder, self._reading.last
+        decoder = self.decoder
         rest = decoder.jailed if isinstance(decoder, TextStopDecoder) else decoder.pending_text
-        return rest if last is None else last.text + rest
+        return self.unread_text + rest
 
     @property
     def pending_token_ids(self) -> tuple[int, ...]:
@@ -294,8 +354,12 @@ class BaseStream(Generic[M]):
 
         They are not part of a snapshot.
         """
+        unread = (chunk.token_ids for chunk in self._unread())
+        return (*chain.from_iterable(unread), *self._reading.waiting)
+
+    def _unread(self) -> tuple[Chunk, ...]:
         last = self._reading.last
-        return (() if last is None else last.token_ids) + self._reading.waiting
+        return (*self._reading.parts, *(() if last is None else (last,)))
 
     @property
     def finish_reason(self) -> FinishReason | None:

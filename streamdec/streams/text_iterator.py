@@ -19,7 +19,7 @@ from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
 from streamdec.streams.outputs import is_plain
-from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Parts, Reading
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -47,17 +47,19 @@ class TextIterator(BaseStream[M]):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
         self._closing = Closing(reading, outputs, on_stop)
-        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
+        self._chunks: Any = _chunks(
+            reading, iter(()) if reading.is_over else outputs, self._closing
+        )
         if has_sections(decoder):
-            whole = self._chunks
-            self._chunks = (part for chunk in whole for part in chunk.split())
+            self._chunks = Parts(self._chunks, reading)
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
-        return self._chunks
+        chunks: Iterator[Chunk] = self._chunks
+        return chunks
 
     def __next__(self) -> Chunk:
-        return next(self._chunks)
+        return next(iter(self))
 
     def close(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.

@@ -13,7 +13,6 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import aclosing
 from time import monotonic
 from typing import Any, Self, SupportsIndex, Unpack
 
@@ -26,7 +25,7 @@ from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Parts, Reading
 from streamdec.streams.text_iterator import iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
@@ -79,7 +78,7 @@ class TextStream(BaseStream[M]):
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
         if has_sections(decoder):
-            self._chunks = _split(self._chunks)
+            self._chunks = Parts(self._chunks, reading)
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
@@ -296,8 +295,11 @@ async def _chunks(
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, shows_all = reading.step, reading.feed, reading.shows_all
     left = MAX_TOKENS_AT_ONCE
+    is_first = True
     async with closing:
         async for output in source:
+            if is_first:
+                is_first = closing.note_scope()
             kind = type(output)
             if kind is id_type:
                 chunk, size = step(output), 1
@@ -348,11 +350,3 @@ async def _rest() -> int:
     """Let other tasks run. Return the number of tokens until the next time."""
     await checkpoint()
     return MAX_TOKENS_AT_ONCE
-
-
-async def _split(chunks: AsyncGenerator[Chunk, None]) -> AsyncGenerator[Chunk, None]:
-    """Yield the parts of each chunk that are in one section."""
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            for part in chunk.split():
-                yield part

@@ -164,6 +164,25 @@ def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -
 # --- what is rejected
 
 
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def test_a_number_that_is_none_is_no_contradiction() -> None:
+    with pytest.raises(TypeError, match=r"^max_tokens must be an integer, not nan$"):
+        from_openai({"max_tokens": float("nan")})
+
+
+@pytest.mark.parametrize("key", ["stop", "stop_token_ids", "stop_regex"])
+def test_long_lists_are_refused_before_they_are_read(key: str) -> None:
+    """The entries are not what they should be, but that is not seen."""
+    with pytest.raises(ValueError, match=f"^{key}: 11 entries exceed the limit of 10$"):
+        from_sglang({key: [None] * 11}, max_total_length=10)
+
+
 @pytest.mark.parametrize(
     ("read", "request_", "message"),
     [
@@ -179,6 +198,11 @@ def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -
         (from_sglang, {"sampling_params": {"stop": "a"}}, "sampling_params=.*'sampling_params'"),
         (from_sglang, {"max_new_tokens": 5, "max_tokens": 6}, "max_new_tokens=5 and max_tokens=6"),
         (from_sglang, {"min_tokens": 5, "min_new_tokens": 6}, "min_tokens=5 and min_new_tokens=6"),
+        (from_openai, {"stop" + "x" * 500: 1}, "stopx{56}=1: not a stop parameter"),
+        (from_openai, {"max_tokens": -(10**4000)}, r"max_tokens must be at least 1, not -10{38}$"),
+        (from_sglang, {"stop_reasons": nested(5_000)}, "the request is nested too deeply$"),
+        (from_sglang, {"stop_token_ids": nested(5_000)}, "the request is nested too deeply$"),
+        (from_sglang, {"stop_regex": nested(5_000)}, "the request is nested too deeply$"),
     ],
 )
 def test_unsupported_parameters_are_rejected(

@@ -41,7 +41,7 @@ from tests.streams.engines import (
     plain_generator,
     plain_stream,
 )
-from tests.support.wrappers import Decoding, taking_back
+from tests.support.wrappers import Decoding, FrozenError, taking_back
 
 pytestmark = pytest.mark.anyio
 
@@ -189,6 +189,12 @@ async def test_all_text_is_output_before_an_error_of_closing(kind: Kind) -> None
     with pytest.raises(BoomError, match="cannot close"):
         await left.aclose()
     await left.aclose()
+
+
+async def test_an_error_that_cannot_have_notes_is_raised_unchanged(kind: Kind) -> None:
+    engine = kind.engine([A], error=FrozenError(1), close_error=BoomError("cannot close"))
+    with pytest.raises(FrozenError):
+        await drained(kind.stream(engine, TOKENIZER))
 
 
 async def test_an_error_of_closing_is_a_note_on_an_earlier_error(kind: Kind) -> None:

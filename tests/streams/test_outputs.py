@@ -41,6 +41,13 @@ class Named(NamedTuple):
     token_ids: list[int]
 
 
+class Numbered(NamedTuple):
+    """An output that is a tuple, and would be one of two ids."""
+
+    output_ids: list[int] | int
+    rank: int = 0
+
+
 # --- plain ids ------------------------------------------------------------------------------------
 
 
@@ -55,7 +62,12 @@ class Named(NamedTuple):
         (PandasColumn(), [1, 2, 3]),
         (PolarsColumn(), [1, 2, 3]),
         (Named([5, 6]), [5, 6]),
+        (Numbered([5, 6], 1), [5, 6]),
         ({"token_ids": None}, []),
+        ({"token_ids": None, "output_ids": [5, 6]}, [5, 6]),
+        ({"token_ids_diff": None, "token_ids": [5, 6]}, [5, 6]),
+        ({"outputs": [], "token_ids": [5, 6]}, [5, 6]),
+        ({"outputs": iter(()), "output_ids": [5, 6]}, [5, 6]),
     ],
 )
 def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:

@@ -546,3 +546,19 @@ def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
     pool.finish("a")
     assert [type(error) for error in pool.errors.values()] == [BoomError]
     assert [*pool.ended] == ["a", "b", "c"]
+
+
+def test_an_error_of_a_sink_is_kept_although_its_request_still_gets_ids() -> None:
+    pool = DecoderPool(MockTokenizer.from_tokens([b"Hi", b"\nUs"]))
+    for name in "ab":
+        pool.add(name, stop="\nUser:")
+    pool.step({"a": 0, "b": 1})
+
+    def fail(_: Chunk) -> None:
+        raise ConnectionError("gone")
+
+    pool.attach("a", lambda _: pool.abort("b"))
+    pool.attach("b", fail)
+    pool.step({"a": 0, "b": 1})
+    assert isinstance(pool.errors["b"], ConnectionError)
+    assert chunk_before(pool.errors["b"]).text == "\nUs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -42,6 +43,35 @@ def shown(chunks: Any) -> list[tuple[str | None, str]]:
 async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
     chunks = stream(Engine(IDS), TOKENIZER, sections=SECTIONS)
     assert shown(await drained(chunks)) == EXPECTED
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", [iter_chunks, stream])
+async def test_a_stream_that_is_left_between_two_sections_loses_no_text(kind: Any) -> None:
+    """What was not read is neither in the snapshot nor output after the stream was closed."""
+    for size in range(7):
+        chunks = kind([IDS[:6], IDS[6:]], TOKENIZER, sections=SECTIONS, return_token_ids=True)
+        is_plain = kind is iter_chunks
+        given = [next(chunks, None) if is_plain else await anext(chunks, None) for _ in range(size)]
+        read = [each for each in given if each is not None]
+        ids = [*chain.from_iterable(each.token_ids for each in read), *chunks.pending_token_ids]
+        assert ids == IDS[: len(ids)]
+        decoder = StopSequenceDecoder.restore(TOKENIZER, chunks.snapshot())
+        text = "".join(each.text for each in read) + chunks.unread_text
+        assert text + chunks.pending_text.removeprefix(chunks.unread_text) == "".join(
+            text for _, text in expected_after(len(ids))
+        )
+        chunks.close() if is_plain else await chunks.aclose()
+        with pytest.raises(StopIteration if is_plain else StopAsyncIteration):
+            next(chunks) if is_plain else await anext(chunks)
+        rest: Any = [] if decoder.finished else iter_chunks([IDS[len(ids) :]], decoder)
+        text += "".join(each.text for each in rest)
+        assert text == "".join(text for _, text in EXPECTED)
+
+
+def expected_after(size: int) -> list[tuple[str | None, str]]:
+    decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
+    return shown([decoder.feed(IDS[:size]), decoder.flush()])
 
 
 @pytest.mark.filterwarnings("ignore:an output began")

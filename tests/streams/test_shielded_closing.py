@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import MockTokenizer, StopSequenceDecoder, TextStream, stream, wrap
+from streamdec import MockTokenizer, SourceError, StopSequenceDecoder, TextStream, stream, wrap
 from streamdec.streams import async_closing
 
 TOKENIZER = MockTokenizer.from_tokens([b"a", b"b", b"c", b"STOP"])
@@ -283,6 +284,96 @@ def test_closing_is_cancelled_some_seconds_after_the_reader(
     ended.clear()
     anyio.run(run, 0.2, backend=backend)
     assert ended == ["on_stop", "aclose"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_there_is_one_bound_for_all_that_closes(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after the bound is cancelled at its first await."""
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.1)
+    ended: list[float] = []
+
+    async def hang() -> None:
+        try:
+            await anyio.sleep(LONG)
+        finally:
+            ended.append(anyio.current_time())
+
+    async def main() -> None:
+        engine = Iterator(Log())
+        engine.aclose = hang  # type: ignore[method-assign]
+        with anyio.move_on_after(0.05):
+            async with stream(engine, TOKENIZER, on_stop=hang) as chunks:
+                await anext(chunks)
+                await anyio.sleep(LONG)
+
+    anyio.run(main, backend=backend)
+    on_stop, closed = ended
+    assert closed - on_stop < 0.1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_readers_own_scopes_do_not_end_the_shield(backend: str, first: int) -> None:
+    """A reader may wait for each chunk in a scope of its own."""
+    done: list[str] = []
+
+    async def engine() -> AsyncGenerator[int, None]:
+        try:
+            for token_id in IDS:
+                yield token_id
+        finally:
+            await anyio.sleep(0.2)
+            done.append("closed")
+
+    async def main() -> None:
+        texts: list[str] = []
+        async with stream(engine(), TOKENIZER, stop="STOP") as chunks:
+            for place in range(len(IDS)):
+                with anyio.move_on_after(0.1) if place >= first else nullcontext():
+                    texts.append((await anext(chunks)).text)
+        assert texts[:3] == ["a", "b", "c"]
+
+    anyio.run(main, backend=backend)
+    assert done == ["closed"]
+
+
+def test_a_cancellation_that_closing_raises_itself_is_an_error_of_closing() -> None:
+    """``job.cancel(); await job`` raises it, although nobody cancelled the reader."""
+
+    async def main() -> None:
+        job = asyncio.ensure_future(asyncio.sleep(LONG))
+
+        async def on_stop() -> None:
+            job.cancel()
+            await job
+
+        engine = Iterator(log := Log())
+        texts: list[str] = []
+
+        async def read() -> None:
+            async for chunk in stream(engine, TOKENIZER, stop="STOP", on_stop=on_stop):
+                texts.append(chunk.text)  # noqa: PERF401 (an error must leave what was read)
+
+        with pytest.raises(SourceError, match="a cancellation of its own") as caught:
+            await read()
+        assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert (texts, log.done) == (["a", "b", "c", ""], 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_end_of_an_event_loop_closes_what_is_still_open(backend: str) -> None:
+    log, kept = Log(), []
+
+    async def main() -> None:
+        kept.append(stream(Iterator(log), TOKENIZER, on_stop=log.on_stop))
+        await anext(kept[0])
+
+    anyio.run(main, backend=backend)
+    assert (log.stopped, log.done) == (1, 1)
 
 
 def test_the_bound_begins_with_the_first_cancellation_of_a_task(

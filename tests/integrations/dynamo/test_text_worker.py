@@ -8,7 +8,13 @@ from typing import Any, get_args
 
 import pytest
 
-from streamdec import FinishReason, HuggingFaceTokenizer, MockTokenizer, StopConditions
+from streamdec import (
+    FinishReason,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    TokenIdError,
+)
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.streams.engines import Engine
@@ -151,3 +157,12 @@ async def test_finish_reasons_of_an_engine_are_those_of_the_answer(reason: Finis
 async def test_options_that_a_worker_cannot_have() -> None:
     with pytest.raises(TypeError, match="got conditions and stop, max_tokens"):
         worker_of(engine_of([]), stop="x", max_tokens=3)
+
+
+async def test_an_engine_is_closed_if_its_request_is_refused() -> None:
+    engine, context = engine_of(IDS), Context()
+    worker = worker_of(engine, prompt_token_ids=lambda _: [-1])
+    with pytest.raises(TokenIdError):
+        await all_of(worker.generate({}, context))
+    await asyncio.sleep(0)
+    assert (engine.closings, context.future.cancelled()) == (1, True)

@@ -169,7 +169,7 @@ def test_an_error_of_generate_is_raised_after_the_text_before_it(end: BaseExcept
             texts.extend(each.text for each in streamer)
         assert (e.value.__cause__ if end else e.value) is boom
         assert [*streamer] == []
-    assert texts == ["a"]
+    assert texts == ["a", "bc"]
     assert streamer.decoders[0].finish_reason == "error"
     with pytest.raises(type(e.value)):
         streamer.result()

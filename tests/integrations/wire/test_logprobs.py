@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ from streamdec import (
     StopSequenceDecoder,
     TokenIdError,
     iter_chunks,
+    wrap,
 )
+from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.logprobs import (
     LogprobTracker,
     PlacedLogprob,
@@ -230,3 +234,32 @@ def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str
     tracker = LogprobTracker(StopSequenceDecoder(MockTokenizer()))
     with pytest.raises(TypeError, match=".*".join(map(re.escape, told.split(".*")))):
         tracker.put(given)
+
+
+@pytest.mark.asyncio
+async def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"Hm", b".</think>Hi", b"!"])
+    tracker = LogprobTracker(
+        StopSequenceDecoder(
+            tokenizer, sections={"reasoning": ("<think>", "</think>")}, starts_inside=True
+        )
+    )
+    tracker.put([TokenLogprob(token_id, -1.0) for token_id in range(3)])
+    bodies: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        bodies.append(message.get("body", b""))
+
+    wire = ChatCompletionEncoder(response_id="chatcmpl-1", model="m", created=0)
+    response = EventStreamResponse(wire, wrap([[0, 1, 2]], tracker))
+    await response({"type": "http"}, asyncio.Event().wait, send)
+    events = [line[6:] for line in b"".join(bodies).decode().splitlines() if line[:7] == "data: {"]
+    given = [json.loads(event)["choices"][0] for event in events]
+    assert [
+        (each["delta"].get("reasoning") or each["delta"].get("content"), shown(each))
+        for each in given[1:-1]
+    ] == [("Hm", ["Hm"]), (".", []), ("Hi", [".</think>Hi"]), ("!", ["!"])]
+
+
+def shown(choice: dict[str, Any]) -> list[str]:
+    return [each["token"] for each in (choice["logprobs"] or {"content": []})["content"]]
