@@ -22,6 +22,14 @@ def hint(place: str, given: object) -> str:
     return next((f"; {message}" for fits, message in _HINTS[place] if fits(given)), "")
 
 
+def shown(value: object, most: int = 60) -> str:
+    """Return a short repr of ``value``, which may be anything, for an error message."""
+    try:
+        return repr(value)[:most]
+    except (RecursionError, ValueError):  # too deep, or too many digits
+        return f"an object of type {type(value).__name__}"
+
+
 def check_flag(name: str, value: object) -> bool:
     """Return the option ``name``. Raises TypeError if it is not a bool.
 

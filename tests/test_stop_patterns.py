@@ -14,10 +14,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import (
+    DecodeStream,
+    HuggingFaceTokenizer,
+    MockTokenizer,
+    StopConditions,
+    StopSequenceDecoder,
+)
 from streamdec.core.patterns.compile import read_patterns
 from tests import stop_laws as laws
 from tests import strategies
@@ -239,3 +246,24 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     decoder = StopSequenceDecoder(tokenizer, found)
     given_ = decoder.feed(ids).text + decoder.flush().text
     assert given_ == (text.partition(part)[0] if part else text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ids", "text"),
+    [
+        ("(?<=^x)a", [2, 0, 1, 0, 2, 1, 3], "xx"),  # the gate opened, and closed at once
+        ("(?<=^yx)a", [2, 0, 1, 4, 0, 2, 1, 3], "xyx"),
+        ("(?<=^x)a", [0, 2, 1, 3], "x"),  # the text began, and the gate closed at once
+        ("(?<=^x)a", [2, 0, 2, 1, 3], "xxa"),  # it closed after a letter
+        ("^a", [0, 1, 0, 1, 3], ""),
+        ("^a", [0, 2, 1, 3], "x"),
+    ],
+)
+def test_each_place_where_the_gate_opened_is_a_beginning(
+    pattern: str, ids: list[int], text: str
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<o>", b"<c>", b"x", b"a", b"y"], special_ids=[0, 1])
+    decoder = StopSequenceDecoder(tokenizer, stop_regex=pattern, ignore_stops_between=(0, 1))
+    chunks = decoder.step_batch(ids)
+    assert "".join(chunk.text for chunk in chunks) == text
+    assert decoder.finished == (text[-1:] != "a")

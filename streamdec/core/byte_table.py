@@ -89,12 +89,13 @@ class ByteTable(Table):
         while True:
             start = max(len(token_ids) - size, 0)
             state, data = rule.prime(token_ids[:start])
+            parts = [data]
             for element in rule.contributions(token_ids[start:]):
                 more, state = rule.advance(state, element)
-                data += more
+                parts.append(more)
             if rule.settle(state)[0]:  # an open run of complete characters: all text is decided
                 return self.replacers.start
-            text, _ = utf8.decode(data, rule.errors)
+            text, _ = utf8.decode(b"".join(parts), rule.errors)
             if start == 0:
                 return self.replacers.step(self.replacers.start, text)[1]
             tails = self.replacers.resynchronise(text)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, SupportsIndex, TypedDict, TypeGuard
 
 from streamdec.core.patterns.compile import read_patterns
 from streamdec.core.token_ids import check_token_id, is_bool
-from streamdec.mistakes import check_flag, hint
+from streamdec.mistakes import check_flag, hint, shown
 
 __all__ = ["StopConditions", "StopOptions"]
 
@@ -232,9 +232,9 @@ def _count(name: str, value: Any, *, least: int) -> int:
         count = None
     if count is None or is_bool(value):
         wrong = ValueError if isinstance(value, bool) else TypeError
-        raise wrong(f"{name} must be an integer, not {value!r:.40}")
+        raise wrong(f"{name} must be an integer, not {shown(value, 40)}")
     if count < least:
-        raise ValueError(f"{name} must be at least {least}, not {count!r:.40}")
+        raise ValueError(f"{name} must be at least {least}, not {shown(count, 40)}")
     return count
 
 
@@ -353,7 +353,7 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
     found = _kept.get(tuple(key))
     if found is None:
         found = StopConditions(**options)
-        if len(repr(key)) <= _LONGEST_KEPT:
+        if len(shown(key, _LONGEST_KEPT + 1)) <= _LONGEST_KEPT:
             if len(_kept) >= _MOST_KEPT:
                 _kept.clear()
             _kept[tuple(key)] = found

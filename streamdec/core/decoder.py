@@ -109,7 +109,7 @@ class TokenDecoder:
                 "without clean-up or replacements of the finished text"
             )
         self._spans = SpanLog() if spans else None
-        self._limit = self._stops.conditions.max_tokens or MOST_COUNTED
+        self._limit = min(self._stops.conditions.max_tokens or MOST_COUNTED, MOST_COUNTED)
         start = self._stops.start  # shared by the streams that begin alike
         if start is None or start.row is not row or start.state is not state:
             start = start_of(row, state, -self._limit * TOKEN)
@@ -345,7 +345,7 @@ class TokenDecoder:
         more: list[TokenSpan] = []
         if self._end is None and self._since:
             past = self._past()
-            tokens = range(past.base, self.num_tokens)
+            tokens = range(max(past.base, self._spans.taken), self.num_tokens)
             more = final_spans(past.replay(), tokens, past.counted, self.num_characters)
         return self._spans.take(more)
 

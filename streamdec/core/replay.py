@@ -39,8 +39,9 @@ Cell(text='!', tokens=(3,), decided=3, late=None)
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, takewhile
 from os.path import commonprefix
@@ -281,8 +282,8 @@ def text_of(cells: Iterable[Cell]) -> str:
 
 def spans_of(
     cells: Sequence[Cell], tokens: range, count: int, cut: int | None = None
-) -> list[TokenSpan]:
-    """Return the span of each of ``tokens``, with ``cells`` since a clean point.
+) -> Iterator[TokenSpan]:
+    """Yield the span of each of ``tokens``, with ``cells`` since a clean point.
 
     ``count`` is of the text before the clean point. Spans are cut after ``cut`` code points.
     """
@@ -293,17 +294,12 @@ def spans_of(
     for place, cell in enumerate(cells):
         for token in cell.tokens:
             places[token] = places.get(token, (place,))[0], place + 1
-    found: list[TokenSpan] = []
+    last = sorted(cell.tokens[-1] for cell in cells)
     for token in tokens:
-        if token in places:
-            start, end = places[token]
-        else:
-            start = end = sum(cell.tokens[-1] < token for cell in cells)
+        start = end = bisect_left(last, token)  # if it gave nothing
+        start, end = places.get(token, (start, end))
         start, end = min(start, most), min(end, most)
-        found.append(
-            TokenSpan(token, code_points + start, code_points + end, sizes[start], sizes[end])
-        )
-    return found
+        yield TokenSpan(token, code_points + start, code_points + end, sizes[start], sizes[end])
 
 
 def final_spans(found: Replay, tokens: range, count: int, output: int) -> list[TokenSpan]:
@@ -312,11 +308,9 @@ def final_spans(found: Replay, tokens: range, count: int, output: int) -> list[T
     ``found`` is what all tokens since a clean point gave, ``count`` is of the text before it, and
     ``output`` code points were output.
     """
-
-    def is_final(span: TokenSpan) -> bool:
-        return span.token_index < found.waits and span.end <= output
-
-    return [*takewhile(is_final, spans_of(found.cells, tokens, count))]
+    tokens = range(tokens.start, min(tokens.stop, found.waits))
+    spans = spans_of(found.cells, tokens, count)
+    return [*takewhile(lambda span: span.end <= output, spans)]
 
 
 class SpanLog:

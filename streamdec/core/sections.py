@@ -155,7 +155,9 @@ class Matcher:
         return self._turned(tail, turned), Turn(turned, found.end, found.size)
 
     def _turned(self, tail: Any, section: int) -> Seen:
-        return Seen(self.stops.skip(tail, "") if self._gated else tail, section)
+        if self._gated:
+            tail = self.stops.skip(tail, "") if section == OUTSIDE else self.stops.close(tail)
+        return Seen(tail, section)
 
     def by_id(self, seen: Seen, token_id: int) -> Seen | None:
         """Return what is remembered after ``token_id``; None if it is not a marker."""

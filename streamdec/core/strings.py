@@ -144,6 +144,10 @@ class StopStrings:
         """Return the tail after ``text``, no part of which can be in a stop."""
         return ""
 
+    def close(self, tail: str) -> str:
+        """Return the tail where stops go off, because a section opens."""
+        return ""
+
     def restart(self, tail: str) -> str:
         """Return the tail after a release, which no later stop can span."""
         return ""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, SupportsIndex, TypeVar
 
 from streamdec.errors import TokenIdError
-from streamdec.mistakes import hint
+from streamdec.mistakes import hint, shown
 from streamdec.protocols import Decoder
 
 logger = logging.getLogger("streamdec")
@@ -55,7 +55,7 @@ def is_bool(value: object) -> bool:
 def _error(what: str, index: int | None, token_id: Any, problem: str) -> TokenIdError:
     place = "" if index is None else f" {index}"
     message = (
-        f"{what}{place} {problem}: {token_id!r:.24}; "
+        f"{what}{place} {problem}: {shown(token_id, 24)}; "
         f"a token id is an integer from 0 to {MAX_TOKEN_ID}{hint('id', token_id)}"
     )
     return TokenIdError(message, token_id, index)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder, TokenSpan
 from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
+from streamdec.core.replay import Cell, Replay, final_spans, spans_of
 from streamdec.protocols import BPESuffix
 from tests.core.test_table import table_of
 
@@ -219,3 +220,20 @@ def test_named_ids_are_forgotten_with_the_stop_sets_that_named_them() -> None:
     gc.collect()
     assert named_in(table, range(20)) == []
     assert table._named == {}
+
+
+def test_spans_that_are_not_final_are_not_made() -> None:
+    """Without a bound, and with much text that no token of them gave."""
+    cells = [Cell("a", (0,), 0)] * 30_000
+    found = Replay(cells, 1, 1, None)
+    assert final_spans(found, range(10**12), 0, 30_000) == [TokenSpan(0, 0, 30_000, 0, 30_000)]
+    assert final_spans(found, range(1, 10**12), 0, 0) == []
+    silent = [*spans_of(cells, range(1, 30_000), 0)]
+    assert silent == [TokenSpan(n, 30_000, 30_000, 30_000, 30_000) for n in range(1, 30_000)]
+
+
+def test_a_prompt_without_a_letter_that_ends_a_replacement_is_read_once() -> None:
+    tokenizer = MockTokenizer.from_tokens([b" .", b"a", b" n"])
+    for size in (1, 500_000):
+        stream = DecodeStream(tokenizer, [0] * size, clean_up_tokenization_spaces=True)
+        assert stream.feed([2, 0, 1]) == " n.a"

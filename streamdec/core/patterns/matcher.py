@@ -78,7 +78,7 @@ class PatternStops:
         self._looking = sorted(looking, key=lambda number: -self._automata[number].reach)
         self._sees_place = any(each.asks & AT_PLACE for each in self._automata)
         reach = max(each.reach for each in self._automata)
-        self._most = 2 * reach + 1 if self._sees_place else reach
+        self._most = 2 * reach + 2 if self._sees_place else reach
         self._known: dict[tuple[Context, str], Context] = {}
         self.start: Any = _clean(self._read(("",) if self._sees_place else ()))
 
@@ -134,10 +134,16 @@ class PatternStops:
         context = self._after(tail.context, tail.text)
         if context.entries[-1:] == ("",):
             context = self._read(context.entries[:-1])
-        context = self._after(context, text)
-        if self._sees_place:
-            context = self._read((*context.entries, "")[-self._most :])
-        return _clean(context)
+        return _clean(self._placed(self._after(context, text)))
+
+    def close(self, tail: PatternTail) -> PatternTail:
+        """See StopStrings. ``^`` holds here, besides earlier places, until text is skipped."""
+        return _clean(self._placed(self._after(tail.context, tail.text)))
+
+    def _placed(self, context: Context) -> Context:
+        if not self._sees_place:
+            return context
+        return self._read((*context.entries, "")[-self._most :])
 
     def restart(self, tail: PatternTail) -> PatternTail:
         return _clean(self._after(tail.context, tail.text))

@@ -250,9 +250,12 @@ async def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
     async def send(message: Any) -> None:
         bodies.append(message.get("body", b""))
 
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
     wire = ChatCompletionEncoder(response_id="chatcmpl-1", model="m", created=0)
     response = EventStreamResponse(wire, wrap([[0, 1, 2]], tracker))
-    await response({"type": "http"}, asyncio.Event().wait, send)
+    await response({"type": "http"}, receive, send)
     events = [line[6:] for line in b"".join(bodies).decode().splitlines() if line[:7] == "data: {"]
     given = [json.loads(event)["choices"][0] for event in events]
     assert [
