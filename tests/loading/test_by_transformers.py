@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,70 +13,40 @@ from streamdec.errors import EncodeError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import detect_format
 from tests.support.files import sentencepiece, write_json
-from tests.support.zoo import ZOO
+from tests.support.made_folders import write_folder
 
 pytest.importorskip("sentencepiece")
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 MODEL = sentencepiece(model_type="unigram", vocab_size=120)
 TEXTS = ["hello worlds the", "HELLO WORLD", "é </s>x", ""]
-
-
-def named(folder: Path, name: str, **config: Any) -> None:
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": name, **config})
-
-
-def merges(folder: Path, name: str) -> None:
-    model = json.loads(ZOO["byte_level_trained"]().to_str())["model"]
-    size = len(model["vocab"])
-    ends = {"<|endoftext|>": size, "<|startoftext|>": size + 1}
-    write_json(folder / "vocab.json", model["vocab"] | ends)
-    pairs = "".join(f"{left} {right}\n" for left, right in model["merges"])
-    (folder / "merges.txt").write_text(f"#version: 0.2\n{pairs}", "utf-8")
-    named(folder, name)
-
-
-def bert(folder: Path) -> None:
-    words = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), "hello", "world", "##s", "the"]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n", "utf-8")
-    named(folder, "BertTokenizer")
-
-
-def m2m100(folder: Path) -> None:
-    """Write a ``vocab.json`` whose ids are not those of the SentencePiece model."""
-    (folder / "sentencepiece.bpe.model").write_bytes(MODEL)
-    texts = [piece.text for piece in ModelProto.parse(MODEL).pieces if piece.text not in SPECIAL]
-    ids = {name: i for i, name in enumerate([*SPECIAL, *reversed(texts)])}
-    write_json(folder / "vocab.json", ids)
-    write_json(folder / "config.json", {"model_type": "m2m_100"})
-
-
-def t5(folder: Path) -> None:
-    (folder / "spiece.model").write_bytes(MODEL)
-    named(folder, "T5Tokenizer")
-
-
-def llama(folder: Path) -> None:
-    (folder / "tokenizer.model").write_bytes(sentencepiece(byte_fallback=True, vocab_size=600))
-    named(folder, "LlamaTokenizer")
-
-
-FAST: dict[str, Callable[[Path], None]] = {
-    "GPT2Tokenizer": lambda folder: merges(folder, "GPT2Tokenizer"),
-    "CLIPTokenizer": lambda folder: merges(folder, "CLIPTokenizer"),
-    "BertTokenizer": bert,
-    "T5Tokenizer": t5,
-    "LlamaTokenizer": llama,
+FAST = {
+    "GPT2Tokenizer": "vocab.json",
+    "CLIPTokenizer": "vocab.json",
+    "BertTokenizer": "vocab.txt",
+    "T5Tokenizer": "tokenizer.model",
+    "LlamaTokenizer": "tokenizer.model",
 }
-SLOW: dict[str, Callable[[Path], None]] = {
-    "ByT5Tokenizer": lambda folder: named(folder, "ByT5Tokenizer"),
-    "M2M100Tokenizer": m2m100,
-}
-FOLDERS = FAST | SLOW
+"""Classes that make a fast tokenizer, and the form of the vocabulary that they read."""
+SLOW = ("ByT5Tokenizer", "M2M100Tokenizer")
+
+
+def write(folder: Path, name: str) -> None:
+    """Write a folder of a class."""
+    if name in FAST:
+        write_folder(folder, name, FAST[name], "")
+    elif name == "ByT5Tokenizer":
+        write_json(folder / "tokenizer_config.json", {"tokenizer_class": name})
+    else:  # with a vocab.json whose ids are not those of the SentencePiece model
+        (folder / "sentencepiece.bpe.model").write_bytes(MODEL)
+        texts = [each.text for each in ModelProto.parse(MODEL).pieces if each.text not in SPECIAL]
+        ids = {text: i for i, text in enumerate([*SPECIAL, *reversed(texts)])}
+        write_json(folder / "vocab.json", ids)
+        write_json(folder / "config.json", {"model_type": "m2m_100"})
 
 
 def test_a_vocabulary_without_a_class_is_refused(tmp_path: Path) -> None:
-    FAST["GPT2Tokenizer"](tmp_path)
+    write(tmp_path, "GPT2Tokenizer")
     (tmp_path / "tokenizer_config.json").unlink()
     assert detect_format(tmp_path).format == "unsupported"
     with pytest.raises(TokenizerLoadError, match="give the folder"):
@@ -87,10 +54,10 @@ def test_a_vocabulary_without_a_class_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*the compiled table differs")  # CLIP's own decode
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [*FAST, *SLOW])
 def test_the_tokenizer_is_that_of_transformers(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    FOLDERS[name](tmp_path)
+    write(tmp_path, name)
     theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
     ours = load_tokenizer(tmp_path)
     assert isinstance(ours, HuggingFaceTokenizer if name in FAST else TransformersTokenizer)
@@ -111,7 +78,7 @@ def test_the_tokenizer_is_that_of_transformers(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", SLOW)
 def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    SLOW[name](tmp_path)
+    write(tmp_path, name)
     ours = load_tokenizer(tmp_path)
     end = ours.token_to_id("</s>")
     assert end is not None
@@ -130,8 +97,7 @@ def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -
 
 def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    bert(tmp_path)
-    named(tmp_path, "GPT2Tokenizer")
+    write(tmp_path, "GPT2Tokenizer")
     (tmp_path / "vocab.json").write_text("[", "utf-8")
     with pytest.raises(TokenizerLoadError, match="transformers cannot load it") as error:
         load_tokenizer(tmp_path)
