@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import gc
 import os
 import re
 import signal
@@ -198,13 +197,6 @@ def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
 
 
 # --- the child process ----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _old_objects_are_left_alone() -> None:
-    """What unharmed() collects is what a test made, not what earlier ones left."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture

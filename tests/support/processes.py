@@ -14,6 +14,7 @@ from pathlib import Path
 def unharmed() -> Iterator[None]:
     """Afterwards this process has no more descriptors, children and threads than before."""
     descriptors, children, threads = _owned()
+    gc.freeze()  # or the next collections go over a million objects of earlier tests
     yield
     after = _owned()
     # What earlier tests left may have ended since.
