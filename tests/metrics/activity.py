@@ -27,6 +27,7 @@ from streamdec import (
 )
 from streamdec.errors import EncodeError
 from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
+from tests.support.wrappers import Decoding
 
 TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 
@@ -37,11 +38,8 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 """Value by name and labels."""
 
 
-class Letters:
-    """A tokenizer of one's own: it has ``decode``, and so the route is the window."""
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        return "".join(chr(ord("a") + token_id) for token_id in token_ids)
+LETTERS = Decoding(lambda token_ids: "".join(chr(ord("a") + each) for each in token_ids))
+"""A tokenizer of one's own: it has ``decode``, and so the route is the window."""
 
 
 def act(folder: Path) -> object:
@@ -92,8 +90,8 @@ def _stream(tokenizer: Any) -> None:
     left = iter_chunks(ids, tokenizer)
     next(left)
     left.close()
-    read([0, 1, 2], Letters())
-    read([0, 1, 2], Letters(), stop="c")
+    read([0, 1, 2], LETTERS)
+    read([0, 1, 2], LETTERS, stop="c")
 
 
 def breaking(ids: Sequence[int]) -> Iterator[int]:

@@ -12,15 +12,13 @@ from streamdec.backends.hybrid import VARIABLE
 from streamdec.core import stop_sets
 from streamdec.metrics.instruments import Instrument
 from streamdec.metrics.recorder import readings
-from tests.hooks.recording import Recording, recording
 from tests.metrics.activity import Samples, act, counted, parsed
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was told, and what was made of it."""
+    """What both adapters made of the run."""
 
-    told: Recording
     prometheus: Samples
     translated: Samples
     opentelemetry: dict[str, Metric]
@@ -31,7 +29,7 @@ class Run:
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
     before = dict(readings())
-    with pytest.MonkeyPatch.context() as patch, recording() as told, counted() as made:
+    with pytest.MonkeyPatch.context() as patch, counted() as made:
         patch.delenv(VARIABLE, raising=False)
         patch.setattr(stop_sets, "MAX_SETS", 64)
         kept = act(tmp_path_factory.mktemp("metrics"))
@@ -41,7 +39,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
         [scope] = data.resource_metrics[0].scope_metrics
         assert scope.scope.name == "streamdec"
         run = Run(
-            told,
             parsed(made.prometheus),
             parsed(made.translated),
             {metric.name: metric for metric in scope.metrics},

@@ -33,8 +33,8 @@ from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, Pro
 from streamdec.metrics import recorder as recorder_module
 from streamdec.metrics.recorder import OTHER, Record, Recorder
 from tests.metrics.activity import (
+    LETTERS,
     TOKENIZER,
-    Letters,
     Samples,
     counted,
     hooked,
@@ -52,10 +52,10 @@ EXPECTED = f"""\
 streamdec_streams_total huggingface bytes length 4
 streamdec_streams_total huggingface bytes stop 5
 streamdec_streams_total huggingface bytes error 1
-streamdec_streams_total Letters window length 1
-streamdec_streams_total Letters window stop 1
+streamdec_streams_total Decoding window length 1
+streamdec_streams_total Decoding window stop 1
 streamdec_stream_tokens_sum huggingface bytes 43
-streamdec_stream_tokens_sum Letters window 6
+streamdec_stream_tokens_sum Decoding window 6
 streamdec_stream_chunks_total huggingface bytes 30
 streamdec_stream_characters_total huggingface bytes 33
 streamdec_stream_stops_total huggingface string 1
@@ -303,7 +303,7 @@ def test_a_second_hook_where_one_counts_is_rejected() -> None:
             make()
         for _ in range(2):  # the same one may be added again
             with hooked(first):
-                assert read([0, 1], Letters()) == "ab"
+                assert read([0, 1], LETTERS) == "ab"
 
 
 def test_metrics_contain_no_text(ran: Run) -> None:
