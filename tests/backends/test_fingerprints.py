@@ -198,8 +198,3 @@ def test_a_part_of_a_fingerprint_is_not_a_fingerprint(tokenizer: object) -> None
     for wrong in (tokenizer, *cut):
         with pytest.raises(SnapshotError):
             DecodeStream.restore(loaded, snapshot | {"tokenizer": wrong})
-
-
-def test_an_encoding_that_is_given_has_the_fingerprint_of_its_file() -> None:
-    made: Any = usual(tiktoken)
-    assert TiktokenTokenizer(made._encoding).fingerprint == made.fingerprint

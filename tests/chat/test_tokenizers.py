@@ -71,12 +71,6 @@ def test_the_files_of_the_folder_are_read_when_the_template_is_needed(tmp_path: 
     assert str(tokenizer.get_chat_template().origin).startswith(path)
 
 
-def test_a_file_that_is_given_has_the_template_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
-    load(tmp_path)
-    assert load_tokenizer(tmp_path / "tokenizer.json", fast="off").apply_chat_template(USER) == "T"
-
-
 def test_a_given_template_wins_over_all_files(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("T", encoding="utf-8")
     other = tmp_path / "other.jinja"

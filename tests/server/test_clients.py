@@ -14,6 +14,7 @@ from tests.server.conftest import Served
 from tests.support.clients import anthropic_at
 
 if TYPE_CHECKING:
+    from anthropic import Anthropic
     from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
@@ -126,10 +127,6 @@ def test_the_models_are_listed(client: OpenAI) -> None:
 
 # --- the law --------------------------------------------------------------------------------------
 
-
-if TYPE_CHECKING:
-    from anthropic import Anthropic
-    from openai import OpenAI
 
 STOPS = ["\nUser:", " the", "e", "。", "\ufffd", "🦉", "\u2028"]
 HOSTILE = '\ufffd\u2028\u2029\x85\0\r\n\r\x0b\x0c\x1c\x7f"\\ data: {}\n\n😀e\u0301\U0010ffff'
