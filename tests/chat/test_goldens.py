@@ -13,7 +13,7 @@ from streamdec.chat.sources import from_snapshot, special_tokens_of
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
 from tests.chat import cases
-from tests.support.files import SHARED
+from tests.support.files import SHARED, write_files
 
 NOW = datetime(*cases.NOW)  # noqa: DTZ001 - templates get the local time
 CASES = dict(cases.all_cases())
@@ -72,18 +72,9 @@ def test_a_snapshot_has_the_template_and_the_tokens_that_transformers_finds(
     name: str, profile: str, tmp_path: Path
 ) -> None:
     golden = GOLDENS["snapshots"][name][profile]
-    write(tmp_path, cases.SNAPSHOTS[name])
-    found = from_snapshot(tmp_path)
+    found = from_snapshot(write_files(tmp_path, cases.SNAPSHOTS[name]))
     assert found.templates == golden["chat_template"]
     assert special_tokens_of(tmp_path) == golden["special_tokens"]
-
-
-def write(folder: Path, files: dict[str, Any]) -> None:
-    """Write the files of a snapshot."""
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        text = content if isinstance(content, str) else json.dumps(content)
-        (folder / name).write_bytes(text.encode())
 
 
 # --- templates of real models ---------------------------------------------------------------------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -23,22 +22,15 @@ PARTS = [{"type": "text", "text": "Describe"}, {"type": "input_text", "text": "a
 
 
 TEXTS = [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]
-MEDIA = [
-    {"type": "image_url", "image_url": {"url": "data:…"}},
-    {"type": "input_audio", "input_audio": {}},
-    {"type": "video_url", "video_url": {}},
-    {"type": "refusal", "refusal": "No."},
-    {"type": "tool_reference", "name": "f"},
-    "text",
+NAMED: list[tuple[Any, dict[str, Any]]] = [
+    ({"type": "image_url", "image_url": {"url": "data:…"}}, {"type": "image"}),
+    ({"type": "input_audio", "input_audio": {}}, {"type": "audio"}),
+    ({"type": "video_url", "video_url": {}}, {"type": "video"}),
+    ({"type": "refusal", "refusal": "No."}, {"type": "text", "text": "No."}),
+    ({"type": "tool_reference", "name": "f"}, {"type": "tool_reference", "name": "f"}),
+    ("text", {"type": "text", "text": "text"}),
 ]
-NAMED = [
-    {"type": "image"},
-    {"type": "audio"},
-    {"type": "video"},
-    {"type": "text", "text": "No."},
-    {"type": "tool_reference", "name": "f"},
-    {"type": "text", "text": "text"},
-]
+"""Parts of a content, and what a template takes in their place."""
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -80,7 +72,7 @@ def called(arguments: Any, **fields: Any) -> dict[str, Any]:
         (user("a"), {}, user("a")),
         (user("a"), {"content_format": "parts"}, user("a")),
         (user("a"), {"content_format": "parts only"}, user([{"type": "text", "text": "a"}])),
-        (user(MEDIA), {"content_format": "parts"}, user(NAMED)),
+        *((user([part]), {"content_format": "parts"}, user([named])) for part, named in NAMED),
         (cases.Message("user", [{"type": "text", "text": "a"}]), {}, user("a")),
     ],
 )
@@ -265,18 +257,8 @@ def test_real_templates_have_their_known_content_format(name: str) -> None:
 # --- objects of all kinds in messages -------------------------------------------------------------
 
 
-class Colour(str, Enum):  # noqa: UP042 - as most code in use has it
-    RED = "red"
-
-
 class Level(IntEnum):
     HIGH = 2
-
-
-@dataclass
-class Point:
-    x: Any
-    y: Any = None
 
 
 class Model:
@@ -297,7 +279,7 @@ class Model:
         (1, 1),
         (1.5, 1.5),
         ("a", "a"),
-        (Colour.RED, "red"),
+        (cases.Role.USER, "user"),
         (Level.HIGH, 2),
         (np.float64(1.5), 1.5),
         (np.int64(3), 3),
@@ -307,11 +289,14 @@ class Model:
         (b"a", "<bytes>"),
         ({1}, "<set>"),
         (len, "<builtin_function_or_method>"),
-        (Point, "<type>"),
-        ([Point(1, Colour.RED)], [{"x": 1, "y": "red"}]),
+        (cases.Message, "<type>"),
+        ([cases.Message("a", cases.Role.USER)], [{"role": "a", "content": "user"}]),
         ((1, [Level.HIGH]), (1, [2])),
         (OrderedDict(a=1), {"a": 1}),
-        (MappingProxyType({Colour.RED: Point(1)}), {"red": {"x": 1, "y": None}}),
+        (
+            MappingProxyType({cases.Role.USER: [cases.Message("a", 1)]}),
+            {"user": [{"role": "a", "content": 1}]},
+        ),
         (Model(role="user", content=Model(a=1)), {"role": "user", "content": {"a": 1}}),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,44 +9,33 @@ import pytest
 
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError
+from tests.support.files import write_files
 
 USER = [{"role": "user", "content": "Hi"}]
-CONFIG = "tokenizer_config.json"
-
-
-def write(folder: Path, **files: Any) -> Path:
-    """A snapshot; ``config`` and ``legacy`` are JSON, ``jinja`` and others templates."""
-    names = {"config": CONFIG, "legacy": "chat_template.json", "jinja": "chat_template.jinja"}
-    for key, content in files.items():
-        path = folder / names.get(key, f"additional_chat_templates/{key}.jinja")
-        path.parent.mkdir(exist_ok=True, parents=True)
-        data = content if isinstance(content, (str, bytes)) else json.dumps(content)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return folder
+CONFIG, LEGACY, FILE = "tokenizer_config.json", "chat_template.json", "chat_template.jinja"
+NAMED = "additional_chat_templates"
 
 
 @pytest.mark.parametrize(
-    ("files", "text", "file"),
+    ("file", "content", "text"),
     [
-        ({"config": {"chat_template": "C"}}, "C", CONFIG),
-        ({"legacy": {"chat_template": "L"}}, "L", "chat_template.json"),
-        ({"default": "A"}, "A", "default.jinja"),
+        (CONFIG, {"chat_template": "C"}, "C"),
+        (LEGACY, {"chat_template": "L"}, "L"),
+        (f"{NAMED}/default.jinja", "A", "A"),
     ],
 )
 def test_the_origin_of_a_template_is_its_file(
-    tmp_path: Path, files: dict[str, Any], text: str, file: str
+    tmp_path: Path, file: str, content: Any, text: str
 ) -> None:
-    template = ChatTemplate.from_snapshot(write(tmp_path, **files))
+    template = ChatTemplate.from_snapshot(write_files(tmp_path, {file: content}))
     assert template.render(USER) == text
-    path = template.origin.path
-    assert path is not None
-    assert path.name == file
-    assert str(template.origin).startswith(f"{path}: ")
+    assert template.origin.path == tmp_path / file
+    assert str(template.origin).startswith(f"{tmp_path / file}: ")
 
 
 def test_files_for_other_names_alone_lose_the_one_within(tmp_path: Path) -> None:
-    write(tmp_path, config={"chat_template": "C"}, rag="R")
-    template = ChatTemplate.from_snapshot(tmp_path)
+    files = {CONFIG: {"chat_template": "C"}, f"{NAMED}/rag.jinja": "R"}
+    template = ChatTemplate.from_snapshot(write_files(tmp_path, files))
     with pytest.raises(ChatTemplateError, match=r"none is called 'default'; .*: 'rag'"):
         template.render(USER)
     assert template.render(USER, chat_template="rag") == "R"
@@ -73,25 +61,25 @@ def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("file", "content", "told"),
     [
-        ({"config": "{"}, CONFIG),
-        ({"config": "[]"}, "not a JSON object"),
-        ({"config": "[" * 100_000}, CONFIG),
-        ({"config": {"chat_template": 7}}, "chat_template must be a str"),
-        ({"config": {"chat_template": [{"name": "a"}]}}, "'name' and 'template'"),
-        ({"legacy": {"chat_template": {"a": 7}}}, "the template 'a' must be a str"),
-        ({"legacy": "{"}, r"chat_template\.json"),
-        ({"jinja": b"\xff\xfe"}, r"chat_template\.jinja.*codec can't decode"),
-        ({"jinja": "x" * (2**20 + 1)}, "more than 1048576"),
+        (CONFIG, "{", CONFIG),
+        (CONFIG, "[]", "not a JSON object"),
+        (CONFIG, "[" * 100_000, CONFIG),
+        (CONFIG, {"chat_template": 7}, "chat_template must be a str"),
+        (CONFIG, {"chat_template": [{"name": "a"}]}, "'name' and 'template'"),
+        (LEGACY, {"chat_template": {"a": 7}}, "the template 'a' must be a str"),
+        (LEGACY, "{", r"chat_template\.json"),
+        (FILE, b"\xff\xfe", r"chat_template\.jinja.*codec can't decode"),
+        (FILE, "x" * (2**20 + 1), "more than 1048576"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(
-    tmp_path: Path, files: dict[str, Any], told: str
+    tmp_path: Path, file: str, content: Any, told: str
 ) -> None:
     with pytest.raises(ChatTemplateError, match=told) as raised:
-        ChatTemplate.from_snapshot(write(tmp_path, **files))
+        ChatTemplate.from_snapshot(write_files(tmp_path, {file: content}))
     assert str(tmp_path) in str(raised.value)
-    if "legacy" in files:  # a broken file matters only if none comes before it
-        write(tmp_path, jinja="J")
+    if file == LEGACY:  # a broken file matters only if none comes before it
+        (tmp_path / FILE).write_text("J")
         assert ChatTemplate.from_snapshot(tmp_path).render(USER) == "J"

@@ -16,7 +16,7 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.tokenizers import HybridTokenizer
-from tests.support.files import write_json
+from tests.support.files import write_files
 
 GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"
 """Made by ``scripts/make_tokenizer_config_goldens.py``."""
@@ -33,16 +33,13 @@ SHOWN = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 def folder_of(row: dict[str, Any], path: Path) -> Path:
     if "shared" in row:
         return Path(SHARED, row["shared"])
-    write_json(path / "tokenizer.json", FACTS["tokenizer"] | {"added_tokens": row["own"]})
-    for name, said in row["files"].items():
-        write_json(path / name, said)
-    return path
+    tokenizer = FACTS["tokenizer"] | {"added_tokens": row["own"]}
+    return write_files(path, {"tokenizer.json": tokenizer, **row["files"]})
 
 
 def with_config(path: Path, **said: Any) -> Path:
-    write_json(path / "tokenizer.json", FACTS["tokenizer"])
-    write_json(path / "tokenizer_config.json", said)
-    return path
+    files = {"tokenizer.json": FACTS["tokenizer"], "tokenizer_config.json": said}
+    return write_files(path, files)
 
 
 def added(tokenizer: HuggingFaceTokenizer) -> dict[str, list[Any]]:
@@ -145,8 +142,7 @@ def test_the_fast_encoder_sees_it_too(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_malformed_config_is_named(name: str, said: str, told: str, tmp_path: Path) -> None:
-    write_json(tmp_path / "tokenizer.json", FACTS["tokenizer"])
-    (tmp_path / name).write_text(said, "utf-8")
+    write_files(tmp_path, {"tokenizer.json": FACTS["tokenizer"], name: said})
     with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
         load_tokenizer(tmp_path)
     assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260

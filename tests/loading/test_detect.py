@@ -11,7 +11,7 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.loading import detect
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
-from tests.support.files import gguf, rank_file, tekken
+from tests.support.files import gguf, rank_file, tekken, write_files
 
 TOKENIZER = b'{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"'
 
@@ -97,9 +97,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 def test_a_folder_that_cannot_be_loaded_says_what_to_do(
     files: dict[str, bytes], advice: str, tmp_path: Path
 ) -> None:
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    detected = detect_format(tmp_path)
+    detected = detect_format(write_files(tmp_path, files))
     assert detected.format == "unsupported"
     assert advice in detected.description
 

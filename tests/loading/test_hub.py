@@ -18,7 +18,7 @@ from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.loading.places import find_snapshot, is_hub_id
 from streamdec.tokenizers._base import BaseTokenizer
-from tests.support.files import tekken
+from tests.support.files import tekken, write_files
 from tests.support.zoo import ZOO
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -50,13 +50,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fill(cache: Path, repo: str, files: dict[str, bytes], commit: str = COMMIT) -> Path:
     """Put a snapshot into the cache, as huggingface_hub lays it out."""
     folder = cache / f"models--{repo.replace('/', '--')}"
-    (folder / "refs").mkdir(parents=True, exist_ok=True)
-    (folder / "refs" / "main").write_text(commit)
-    snapshot = folder / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    for name, content in files.items():
-        (snapshot / name).write_bytes(content)
-    return snapshot
+    write_files(folder, {"refs/main": commit})
+    return write_files(folder / "snapshots" / commit, files)
 
 
 def load(name: str, **options: Any) -> BaseTokenizer:

@@ -12,6 +12,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from tests.support.files import write_files
+
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "snapshots"
 """The folder of real snapshots beside the repository; it may be missing."""
 CHATML = (
@@ -85,15 +87,8 @@ class Parts:
             **self.others,
         }
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in named.items():
-            if content is None:
-                continue
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, dict):
-                content = json.dumps(content, ensure_ascii=False)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return folder
+        there = {name: content for name, content in named.items() if content is not None}
+        return write_files(folder, there)
 
 
 def control(change: Callable[[Parts], object] | None = None) -> Parts:

@@ -14,6 +14,7 @@ from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
 from tests.preflight.changes import both, drop, own, say, without
 from tests.preflight.making import CHATML, control
+from tests.support.files import write_files
 
 STOPS = json.loads((Path(__file__).parent / "data" / "stops.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -43,10 +44,8 @@ def test_the_rules_decide_the_stop_tokens(name: str, tmp_path: Path) -> None:
 def test_the_fall_back_is_that_of_the_library(index: int, tmp_path: Path) -> None:
     """Without a tokenizer vLLM stops on the ids of the configuration that transformers loads."""
     entry = STOPS["entries"][index]
-    for name, content in entry["files"].items():
-        (tmp_path / name).write_text(json.dumps(content))
-    engines = entry["stops"]
-    found = {name: sorted(effective_stop_tokens(tmp_path, name).ids) for name in engines}
+    folder, engines = write_files(tmp_path, entry["files"]), entry["stops"]
+    found = {name: sorted(effective_stop_tokens(folder, name).ids) for name in engines}
     assert found == engines
 
 

@@ -131,6 +131,16 @@ def write_json(path: Path, data: Any) -> Path:
     return path
 
 
+def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
+    """Write files by their names: bytes, texts, and other data as JSON."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = content if isinstance(content, (bytes, str)) else json.dumps(content)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return folder
+
+
 # --- GGUF -----------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ import pytest
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.folders.tokenizer_config import ROLES
+from tests.support.files import write_files
 
 State = Literal["equal", "warned", "refused", "SILENT"]
 FORMS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "both")
@@ -36,22 +37,19 @@ def write_folder(folder: Path, name: str, form: str, kind: str) -> None:
     """Write a folder of the class ``name``, whose vocabulary has this form."""
     files = FACTS["files"]
     vocab: dict[str, int] = files["BPE"]["model"]["vocab"]
-    content: dict[str, str | bytes] = {
-        "tokenizer_config.json": json.dumps({"tokenizer_class": name})
-    }
+    content: dict[str, Any] = {"tokenizer_config.json": {"tokenizer_class": name}}
     if form == "tokenizer.json":
-        content[form] = json.dumps(files[kind])
+        content[form] = files[kind]
     if form in ("tokenizer.model", "both"):
         content["tokenizer.model"] = base64.b64decode(files["sentencepiece"])
     if form == "both":  # other ids than those of the SentencePiece model
-        content["vocab.json"] = json.dumps(vocab)
+        content["vocab.json"] = vocab
     if form == "vocab.json":
         merges = "\n".join(" ".join(pair) for pair in files["BPE"]["model"]["merges"])
-        content |= {form: json.dumps(vocab), "merges.txt": f"#version: 0.2\n{merges}\n"}
+        content |= {form: vocab, "merges.txt": f"#version: 0.2\n{merges}\n"}
     if form == "vocab.txt":
         content[form] = "\n".join(files["WordPiece"]["model"]["vocab"]) + "\n"
-    for file, data in content.items():
-        (folder / file).write_bytes(data if isinstance(data, bytes) else data.encode())
+    write_files(folder, content)
 
 
 def digest(value: Any) -> str:
