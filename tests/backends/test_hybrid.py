@@ -145,10 +145,7 @@ REGEX["pattern"] = {"Regex": r"\w+|\b"}
 )
 @needs_fastokens
 def test_untrusted_files_are_encoded_slowly_with_a_reason(
-    pre_tokenizer: dict[str, Any],
-    reason: str,
-    fast: FastMode,
-    caplog: pytest.LogCaptureFixture,
+    pre_tokenizer: dict[str, Any], reason: str, fast: FastMode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The tests of the probes have more reasons."""
     file = byte_level(pre_tokenizer=pre_tokenizer)

@@ -14,27 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import (
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.bulk import BulkDecoder, column, decode_arrow, gather
-from streamdec.errors import (
-    StreamdecError,
-    TokenIdError,
-    TokenizerLibraryError,
-)
+from streamdec.errors import StreamdecError, TokenIdError, TokenizerLibraryError
 from tests.backends.test_every_backend import BACKENDS
 from tests.strategies import Subject, token_ids
 from tests.support.zoo import UNCOMPILED, ZOO
 
 Rows = Sequence[Sequence[int] | None]
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*streaming over a window"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*streaming over a window")
 
 LETTERS = [bytes([byte]) for byte in range(256)]
 TOKENIZER = MockTokenizer.from_tokens(

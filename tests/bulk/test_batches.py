@@ -90,8 +90,7 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
 
 def test_a_missing_or_doubled_column_is_reported() -> None:
     with pytest.raises(
-        SourceError,
-        match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose ",
+        SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose "
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
     with pytest.raises(SourceError, match=r"^there is a column 'token_index' already"):

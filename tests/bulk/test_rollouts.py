@@ -14,12 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamdec import (
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-    TokenIdError,
-)
+from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, TokenIdError
 from streamdec.bulk import Rollout, decode_arrow, decode_rollouts, rollouts
 from tests.bulk.test_arrays import FEWER, subject
 from tests.stop_model import Pieces, TokenTable, draw_conditions
@@ -27,9 +22,7 @@ from tests.strategies import token_ids
 from tests.support.pages import Page, printed_by
 from tests.support.zoo import ZOO
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*streaming over a window"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*streaming over a window")
 
 TOKENIZER = MockTokenizer.from_tokens(
     [b"Hi", b" you", b"!\nUs", b"er: no", "caf\xe9".encode()[:4], b"\xa9", b"<end>"], [6]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
 
 from streamdec.preflight.examples import write_example
 from tests.cli.running import LIBRARY, TOKENIZER, jsonl, run
+from tests.support.files import write_files
 
 TRANSCRIPTS = (Path(__file__).parent / "transcripts.txt").read_text("utf-8")
 CASES = re.findall(r"^\$ (.*)\n((?:(?![$#] ).*\n)*)", TRANSCRIPTS, re.MULTILINE)
@@ -28,44 +28,40 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     owl = LIBRARY.encode("It is an owl 🦉.\nUser: yes").ids
-    Path("owl.ids").write_text("\n".join(map(str, owl)), "utf-8")
-    Path("rows.jsonl").write_text(
-        jsonl(owl, {"token_ids": owl[:2], "ids": owl[:3]}, {"ids": 5}, "x", [-1])
-        + '\n{"token_ids": [1\n\xff\n',
-        "latin-1",
-    )
-    Path("good.jsonl").write_text(jsonl(owl, owl[:4]), "utf-8")
-    Path("texts.jsonl").write_text(jsonl("Hello", {"text": "an owl"}, {"said": "x"}), "utf-8")
-    Path("long.jsonl").write_bytes(b" " * 200 + b"[1]\n")
-    Path("binary").write_bytes(b"PAR1\x00\xff")
     letters = [token_id for letter in "byte byte" for token_id in LIBRARY.encode(letter).ids]
-    Path("bytes.jsonl").write_text(jsonl(owl, letters), "utf-8")
+    rows = jsonl(owl, {"token_ids": owl[:2], "ids": owl[:3]}, {"ids": 5}, "x", [-1])
     # No stream can follow this decoder: what was output changes some tokens later.
     tokenizer = json.loads(TOKENIZER.read_text("utf-8"))
     replace = {"type": "Replace", "pattern": {"Regex": "b(y)te"}, "content": "BIT"}
-    tokenizer["decoder"] = {"type": "Sequence", "decoders": [tokenizer["decoder"], replace]}
-    Path("window.json").write_text(json.dumps(tokenizer), "utf-8")
-    Path("chat.json").write_text('[{"role": "user", "content": "Hi"}]', "utf-8")
-    Path("nothing").touch()
-    Path("empty").touch()
-    Path("folder").mkdir()
-    Path("text").write_text("words of a text", "utf-8")
-    Path("ids.jsonl").write_text("42 788\n", "utf-8")
-    Path("model").mkdir()
-    shutil.copy(TOKENIZER, "model")
-    Path("model", "chat_template.jinja").write_text("{{ messages[0].content }}!", "utf-8")
-    shutil.copytree("model", "several")
-    Path("several", "additional_chat_templates").mkdir()
-    for name in ("default", "rag"):
-        Path("several", "additional_chat_templates", f"{name}.jinja").write_text(
-            f"{name}!", "utf-8"
-        )
-    Path("models").mkdir()
+    decoder = {"type": "Sequence", "decoders": [tokenizer["decoder"], replace]}
+    files = {
+        "owl.ids": "\n".join(map(str, owl)),
+        "rows.jsonl": rows.encode() + b'\n{"token_ids": [1\n\xff\n',
+        "good.jsonl": jsonl(owl, owl[:4]),
+        "texts.jsonl": jsonl("Hello", {"text": "an owl"}, {"said": "x"}),
+        "long.jsonl": " " * 200 + "[1]\n",
+        "binary": b"PAR1\x00\xff",
+        "bytes.jsonl": jsonl(owl, letters),
+        "window.json": {**tokenizer, "decoder": decoder},
+        "chat.json": [{"role": "user", "content": "Hi"}],
+        "nothing": "",
+        "empty": "",
+        "text": "words of a text",
+        "ids.jsonl": "42 788\n",
+        "other.jinja": "{{ greeting }}, {{ messages[0].content }}|",
+        "parts.jinja": "{{ messages[0].content.strip() }}",
+        "wrong.jinja": "{{ raise_exception('no such role') }}",
+        "several/additional_chat_templates/default.jinja": "default!",
+        "several/additional_chat_templates/rag.jinja": "rag!",
+    }
+    for model in ("model", "several"):
+        files[f"{model}/tokenizer.json"] = TOKENIZER.read_bytes()
+        files[f"{model}/chat_template.jinja"] = "{{ messages[0].content }}!"
+    write_files(tmp_path, files)
+    for name in ("folder", "models"):
+        Path(name).mkdir()
     for place in (tmp_path, tmp_path / "models"):
         write_example("qwen", place)
-    Path("other.jinja").write_text("{{ greeting }}, {{ messages[0].content }}|", "utf-8")
-    Path("parts.jinja").write_text("{{ messages[0].content.strip() }}", "utf-8")
-    Path("wrong.jinja").write_text("{{ raise_exception('no such role') }}", "utf-8")
     return tmp_path
 
 
