@@ -27,13 +27,7 @@ def many(template: str, count: int) -> str:
 
 
 LARGE: Mapping[str, str] = {
-    "buffer-append": "{% set x %}"
-    + LOOP
-    + LOOP.replace("for i", "for j")
-    + "{{ i }}" * 500
-    + END
-    + END
-    + "{% endset %}",
+    "buffer-append": "{% set x %}" + LOOP * 2 + "{{ i }}" * 500 + END * 2 + "{% endset %}",
     "in-search": "{% set b='a'*3900000 %}{% set n='a'*1900000 ~ 'b' %}" + "{{ n in b }}" * 400,
     "hash-tuple": "{% set t=(1,)*99999 %}{% set d={} %}" + "{{ d[t] }}" * 400,
     "flood-data": LOOP + "x" * 200000 + END,

@@ -184,16 +184,14 @@ def test_an_isolated_template_is_not_parsed_in_this_process(
 
 
 def test_an_invalid_answer_of_a_child_about_the_content_format_raises(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:
     answer = "answer(b'{\"size\": 3}', b'all')"
     monkeypatch.setattr(processes, "BOOT", HOSTILE_CHILD % ("", answer))
-    pool = ChildPool(1)
     monkeypatch.setattr(child_process, "_own_pool", lambda: pool)
     with pytest.raises(ChatTemplateError, match="invalid answer") as raised:
         ChatTemplate(None).content_format(chat_template="{{ 1 }}")
     assert raised.value.code == "CHAT_TEMPLATE_CHILD_DIED"
-    pool.close()
 
 
 # --- the child process ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_files
+from tests.support.made_folders import added_of
 
 GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"
 """Made by ``scripts/make_tokenizer_config_goldens.py``."""
@@ -27,7 +28,6 @@ OF_SHARED = [row for row in ROWS if "shared" in row] if SHARED.is_dir() else []
 FINDS_WHAT_TURNED_NORMALIZED = tuple(map(int, tokenizers.__version__.split(".")[:2])) < (0, 23)
 """Later ones, with which the goldens were made, do not find such a token in a text."""
 CONTRADICTS = pytest.mark.filterwarnings("ignore:.*in other files contradict it")
-SHOWN = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def folder_of(row: dict[str, Any], path: Path) -> Path:
@@ -42,11 +42,6 @@ def with_config(path: Path, **said: Any) -> Path:
     return write_files(path, files)
 
 
-def added(tokenizer: HuggingFaceTokenizer) -> dict[str, list[Any]]:
-    tokens = tokenizer._tokenizer.get_added_tokens_decoder()
-    return {str(i): [getattr(token, name) for name in SHOWN] for i, token in tokens.items()}
-
-
 def special(content: str, **flags: bool) -> dict[str, Any]:
     return {"content": content, "special": True, "normalized": False, **flags}
 
@@ -59,7 +54,7 @@ def test_tokens_are_those_of_transformers(row: dict[str, Any], tmp_path: Path) -
     tokenizer = load_tokenizer(folder_of(row, tmp_path), fast="off")
     assert isinstance(tokenizer, HybridTokenizer)
     for each in (tokenizer, pickle.loads(pickle.dumps(tokenizer))):
-        assert added(each) == row["added"]
+        assert added_of(each) == row["added"]
         assert each.fingerprint == tokenizer.fingerprint
         assert each.tokenizer_config_changes == tokenizer.tokenizer_config_changes
     assert [i for i in map(int, row["added"]) if tokenizer.is_skipped(i)] == row["skipped"]

@@ -26,7 +26,6 @@ FACTS, *LINES = [json.loads(line) for line in GOLDENS.read_text("utf-8").splitli
 ROWS = [row for row in LINES if "config" in row]
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 FOLDERS = [row for row in LINES if "folder" in row and Path(SHARED, row["folder"]).is_dir()]
-FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def load(folder: Path) -> BaseTokenizer:
@@ -54,10 +53,7 @@ def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
 
 def seen(tokenizer: BaseTokenizer, ids: list[list[int]]) -> dict[str, Any]:
     """Everything that the goldens have; ``ids`` are decoded after those of the texts."""
-    added = {}
-    if isinstance(tokenizer, HybridTokenizer):
-        tokens = tokenizer._tokenizer.get_added_tokens_decoder()
-        added = {str(i): [getattr(t, flag) for flag in FLAGS] for i, t in sorted(tokens.items())}
+    added = made_folders.added_of(tokenizer) if isinstance(tokenizer, HybridTokenizer) else {}
     return {"added": added, **made_folders.seen(tokenizer, ids)}
 
 

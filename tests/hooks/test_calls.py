@@ -28,17 +28,12 @@ from tests.hooks.recording import Recording, recording
 from tests.streams.engines import Engine, PlainEngine
 from tests.support.zoo import ZOO
 
-
-def byte_level() -> str:
-    return ZOO["byte_level_trained"]().to_str()
-
-
 # --- calls ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def tokenizer() -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(byte_level())
+    return HuggingFaceTokenizer(ZOO["byte_level_trained"]())
 
 
 def test_each_call_is_reported_with_its_sizes(tokenizer: HuggingFaceTokenizer) -> None:

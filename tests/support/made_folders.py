@@ -29,6 +29,7 @@ FILES = Path(__file__).resolve().parents[1] / "folders" / "data" / "classes.json
 with FILES.open(encoding="utf-8") as _file:
     FACTS: dict[str, Any] = json.loads(_file.readline())
 """A ``tokenizer.json`` for each kind of model, a SentencePiece model, and texts."""
+FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 _WARNED = "ids and text may differ from those of transformers: "
 _REFUSED = re.compile(r"\((.*)\) needs the library transformers")
 
@@ -55,6 +56,12 @@ def write_folder(folder: Path, name: str, form: str, kind: str) -> None:
 def digest(value: Any) -> str:
     """Return 12 hexadecimal digits for JSON data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def added_of(tokenizer: Any) -> dict[str, list[Any]]:
+    """Return the text and the flags of each added token by its id, as the goldens have them."""
+    tokens = sorted(tokenizer._tokenizer.get_added_tokens_decoder().items())
+    return {str(i): [getattr(token, flag) for flag in FLAGS] for i, token in tokens}
 
 
 def seen(tokenizer: Any, drawn: list[list[int]]) -> dict[str, Any]:
