@@ -37,11 +37,12 @@ def test_a_terminal_has_colours_and_a_width_and_a_pipe_has_neither(
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_switched_off(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
+    command = ("trace", "demo", "20", "21")
+    assert COLOUR.search(run(monkeypatch, *command, terminals="stdout").out)
     monkeypatch.setenv(name, value)
-    folder = write_example("qwen-base", tmp_path)
-    assert not COLOUR.search(run(monkeypatch, "preflight", folder, terminals="stdout").out)
+    assert not COLOUR.search(run(monkeypatch, *command, terminals="stdout").out)
 
 
 def test_progress_is_on_stderr_and_messages_have_their_own_lines(

@@ -68,16 +68,6 @@ def _turned_normalized(row: dict[str, Any]) -> bool:
     return any(own.get(i) is False and flags[4] for i, flags in row["added"].items())
 
 
-def test_a_word_that_becomes_special_is_skipped(tmp_path: Path) -> None:
-    tokens = {"258": special("<model>", rstrip=True), "260": special("<tool>")}
-    tokenizer = load_tokenizer(with_config(tmp_path, added_tokens_decoder=tokens, eos_token="a"))
-    assert isinstance(tokenizer, HybridTokenizer)
-    a = tokenizer.token_to_id("a")
-    assert a is not None
-    assert tokenizer.tokenizer_config_changes == TokenizerConfigChanges(("tokenizer_config.json",))
-    assert tokenizer.decode([a, 258, 260]) == ""
-
-
 @CONTRADICTS
 def test_a_class_that_builds_its_tokenizer_keeps_declared_tokens_only(tmp_path: Path) -> None:
     tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
@@ -92,7 +82,10 @@ def test_a_class_that_builds_its_tokenizer_keeps_declared_tokens_only(tmp_path: 
 def test_a_folder_has_files_beside_and_a_file_or_a_text_has_none(load: Any, tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})
     file = folder / "tokenizer.json"
-    assert load(folder).token_to_id("<tool>") == 260
+    found = load(folder)
+    assert found.token_to_id("<tool>") == 260
+    assert found.decode([260]) == ""
+    assert found.tokenizer_config_changes == TokenizerConfigChanges(("tokenizer_config.json",))
     assert load(file, apply_tokenizer_config=True).token_to_id("<tool>") == 260
     for bare in (load(file), load(folder, apply_tokenizer_config=False)):
         assert bare.tokenizer_config_changes is None

@@ -8,19 +8,22 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from streamdec.backends import rank_files
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import VARIABLE
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLibraryError, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.tokenizers.encodings import RankFile
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.hooks.recording import recording
+from tests.strategies import RANDOM
 from tests.support.files import FORMATS, SMALL, rank_file, tekken, write_format, write_json
 from tests.support.pages import DEMO
 from tests.support.zoo import ZOO
@@ -73,6 +76,25 @@ def test_every_format_has_a_report_and_is_told_to_hooks(format_: str, tmp_path: 
     else:
         assert report.active == ACTIVE.get(format_, "huggingface")
         assert report.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.filterwarnings("ignore::streamdec.errors.StreamdecWarning")
+@pytest.mark.parametrize("format_", FORMATS)
+@given(RANDOM)
+def test_a_damaged_file_is_loaded_or_named(format_: str, tmp_path: Path, draw: Random) -> None:
+    """No other error of Python or of a library is raised."""
+    path, options = write_format(tmp_path, format_)
+    content = bytearray(path.read_bytes())
+    for _ in range(draw.randint(1, 4)):
+        content[draw.randrange(len(content))] = draw.randrange(256)
+    path.write_bytes(content[: draw.randint(0, len(content))] if draw.random() < 0.5 else content)
+    try:
+        tokenizer = load_tokenizer(path, fast="off", **options)
+        tokenizer.decode(tokenizer.sample_ids())
+        told = repr(tokenizer)
+    except (TokenizerLibraryError, TokenizerLoadError) as error:
+        told = str(error)
+    assert str(path) in told
 
 
 def test_an_unknown_mode_is_the_same_for_all(
