@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -42,10 +41,8 @@ def id_of(library: Tokenizer, text: str) -> int:
     return found
 
 
-def saved(folder: Path, tokenizer: Tokenizer, **beside: Any) -> Path:
+def saved(folder: Path, tokenizer: Tokenizer) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
-    for name, content in beside.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
     return folder
 
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -57,8 +56,7 @@ TEXTS = [
 @pytest.fixture(params=BACKENDS)
 def make(request: pytest.FixtureRequest) -> Callable[[], BaseTokenizer]:
     """Makes a new tokenizer of each backend."""
-    if (library := NEEDED.get(request.param)) and find_spec(library) is None:
-        pytest.skip(f"{library}, which the extra test installs, is not there")
+    pytest.importorskip(NEEDED.get(request.param, "tokenizers"))
     return BACKENDS[request.param]
 
 

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer as LibraryTokenizer
 
 from streamdec import DecodeStream, MockTokenizer, SnapshotError
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.backends.sentencepiece import SentencePieceTokenizer
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.protocols import ByteFallback, ByteLevel, Concatenation, DecodingRule, Tokenizer
@@ -44,10 +43,6 @@ def library(
 
 def huggingface(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
     return HuggingFaceTokenizer(library(tokens, special).to_str())
-
-
-def hybrid(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
-    return HybridTokenizer(library(tokens, special).to_str(), fast="off")
 
 
 def small_object(tokens: Sequence[str], special: Collection[int]) -> Tokenizer:
@@ -84,7 +79,7 @@ def gguf(tokens: Sequence[str], special: Collection[int], **changes: Any) -> Tok
     return gguf_tokenizer(**facts, **changes)
 
 
-MAKERS = [huggingface, hybrid, small_object, tiktoken, sentencepiece, mock, gguf]
+MAKERS = [huggingface, small_object, tiktoken, sentencepiece, mock, gguf]
 of_each = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 usual = cache(lambda make: make(TOKENS, SPECIAL))
 """The tokenizer that others are compared with."""

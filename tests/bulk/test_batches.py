@@ -12,7 +12,7 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions
 from streamdec.bulk import BulkDecoder, batches, decode_arrow
-from streamdec.errors import SourceError, TokenIdError, TokenizerLoadError
+from streamdec.errors import SourceError, TokenizerLoadError
 from tests.cli.running import LIBRARY, TOKENIZER
 
 IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Useful.\nUser: what")]
@@ -100,17 +100,6 @@ def test_a_missing_or_doubled_column_is_reported() -> None:
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
     with pytest.raises(SourceError, match=r"^several columns are called 'token_ids'; rename the o"):
         BulkDecoder(TOKENIZER)(twice)
-
-
-def test_a_bad_id_is_reported_with_column_and_row() -> None:
-    table = pa.table({"ids": [[1], [2, -3]]})
-    with pytest.raises(
-        TokenIdError, match=r"^column 'ids': row 1: token 1 is out of range: -3; "
-    ) as e:
-        BulkDecoder(TOKENIZER, "ids")(table)
-    assert (e.value.token_id, e.value.index) == (-3, 1)
-    with pytest.raises(TokenIdError, match=r"^column 'ids': row 71: token 1 is out"):
-        BulkDecoder(TOKENIZER, "ids").decode(table, first_row=70)
 
 
 def test_something_else_than_a_table_is_reported() -> None:

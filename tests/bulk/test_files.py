@@ -76,17 +76,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(
-    source: Path,
-    decoder: BulkDecoder = DECODER,
-    *,
-    workers: int = 1,
-    overwrite: bool = False,
-    then: Callable[[], object] = lambda: None,
+    source: Path, *, overwrite: bool = False, then: Callable[[], object] = lambda: None
 ) -> Path:
     """Decode one file, and return the other. ``then`` is called after each block."""
     target = source.with_name(f"out-{source.name}")
     check_files([(source, target)], overwrite=overwrite)
-    with closing(decode_files([(source, target)], decoder, workers=workers)) as blocks:
+    with closing(decode_files([(source, target)], DECODER)) as blocks:
         for _ in blocks:
             then()
     return target
@@ -317,10 +312,12 @@ def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str, t
 @pytest.mark.usefixtures("small")
 def test_a_bad_id_of_a_table_is_named_with_its_row(tmp_path: Path) -> None:
     """Nothing is written, also if an older file is to be replaced."""
-    source = written(tmp_path / "in.parquet", pa.table({"token_ids": [[0]] * 40 + [[-1]]}))
+    source = written(tmp_path / "in.parquet", pa.table({"token_ids": [[0]] * 400 + [[0, -3]]}))
     (tmp_path / "out-in.parquet").write_text("old")
-    with pytest.raises(TokenIdError, match=r"/in.*: column 'token_ids': row 40: .* out of range"):
+    told = r"/in.*: column 'token_ids': row 400: token 1 is out of range: -3; "
+    with pytest.raises(TokenIdError, match=told) as raised:
         decoded(source, overwrite=True)
+    assert (raised.value.token_id, raised.value.index) == (-3, 1)
     assert (tmp_path / "out-in.parquet").read_text() == "old"
     assert len([*tmp_path.iterdir()]) == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,21 @@ from tokenizers import Tokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.cli.verify import smallest
 from tests.cli.running import TOKENIZER, run
-from tests.support.files import sentencepiece, small_gguf, tekken
+from tests.support.files import write_format
 
-FILES: dict[str, Any] = {
-    "tokenizers": TOKENIZER.read_bytes,
-    "tiktoken": lambda: json.dumps(tekken()).encode(),
-    "sentencepiece": lambda: sentencepiece(byte_fallback=True, vocab_size=600),
-    "gguf": small_gguf,
-}
+LIBRARIES = {"huggingface": "tokenizers", "tekken": "tiktoken", "gguf": "tokenizers"}
+"""The library that encodes files of a format, if it has another name."""
 
 
-@pytest.mark.parametrize("library", FILES)
+@pytest.mark.parametrize("format_", ["huggingface", "tekken", "sentencepiece", "gguf"])
 def test_a_tokenizer_that_encodes_as_its_library(
-    library: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    format_: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if library in ("tiktoken", "sentencepiece"):
-        pytest.importorskip(library)
-    (tmp_path / "file").write_bytes(FILES[library]())
-    result = run(monkeypatch, "verify", tmp_path / "file", "--encode")
-    name = "tokenizers" if library == "gguf" else library
-    assert result.out.endswith(f": 0 with other ids than those of {name}\n")
+    library = LIBRARIES.get(format_, format_)
+    pytest.importorskip(library)
+    path, _ = write_format(tmp_path, format_)
+    result = run(monkeypatch, "verify", path, "--encode")
+    assert result.out.endswith(f": 0 with other ids than those of {library}\n")
     assert result.status == 0
 
 

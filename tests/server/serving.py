@@ -125,9 +125,9 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def served(app: Any, loop: Any = "auto") -> Iterator[str]:
+def served(app: Any) -> Iterator[str]:
     """``app`` on uvicorn in its own thread; gives its address."""
-    config = uvicorn.Config(app, port=0, lifespan="on", log_level="critical", ws="none", loop=loop)
+    config = uvicorn.Config(app, port=0, lifespan="on", log_level="critical", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
