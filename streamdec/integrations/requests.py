@@ -163,29 +163,23 @@ def _conditions(
         arguments: dict[str, Any] = {**_arguments(request, dialect), **further}
         most = arguments.pop("max_stop_length", None)
         most_together = arguments.pop("max_total_length", None)
-        if most_together is not None:
-            _check_sizes(
-                {name: arguments.get(name) for name in dialect.keys.values()}, most_together
-            )
+        for name, value in arguments.items():  # before they are read
+            size = len(value) if isinstance(value, (list, tuple)) else 0
+            if most_together is not None and size > most_together:
+                raise ValueError(f"{name}: {size} entries exceed the limit of {most_together}")
         if "stop_regex" not in arguments:
             arguments.pop("max_match_length", None)
         conditions = StopConditions(**arguments)
     except RecursionError:
         raise ValueError("the request is nested too deeply") from None
-    if most is not None or most_together is not None:
-        _check_lengths(conditions, most, most_together)
+    _check_lengths(conditions, most, most_together)
     return conditions
-
-
-def _check_sizes(lists: Mapping[str, Any], most: int) -> None:
-    """Raise ValueError for a list with more than ``most`` entries, before they are read."""
-    for name, value in lists.items():
-        if isinstance(value, (list, tuple)) and len(value) > most:
-            raise ValueError(f"{name}: {len(value)} entries exceed the limit of {most}")
 
 
 def _check_lengths(conditions: StopConditions, most: int | None, most_together: int | None) -> None:
     """Raise ValueError if a stop, or all stops together, exceed these bounds."""
+    if most is None and most_together is None:
+        return
     markers = [each for each in conditions.markers if isinstance(each, str)]
     lengths = [("stop", len(each)) for each in conditions.stop]
     lengths += [("ignore_stops_between", len(each)) for each in markers]
