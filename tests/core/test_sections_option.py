@@ -15,6 +15,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
+    TextStopDecoder,
     load_tokenizer,
 )
 from streamdec.tokenizers import LoadedTokenizer
@@ -209,3 +210,21 @@ def test_prompts_and_answers_of_real_tokenizers(
     if expected is None:
         expected = answer[: answer.rindex("STOP")]
     assert text.strip() == expected.strip()
+
+
+def test_a_tokenizer_may_know_ids_and_have_no_list_of_special_tokens() -> None:
+    class Known:
+        decode, token_to_id, is_skipped = (
+            getattr(TOKENIZER, name) for name in ("decode", "token_to_id", "is_skipped")
+        )
+
+    decoder = StopSequenceDecoder(Known(), sections=ONE)
+    assert pieces_of(decoder.step_batch([3, 4, 2, 4])) == [("r", "a"), (None, "a")]
+
+
+def test_a_stream_of_text_goes_on_between_markers_where_it_was() -> None:
+    stream = TextStopDecoder(stop="stop", ignore_stops_between=("<t>", "</t>"))
+    assert stream.step("a<t>b").text == "a<t>b"
+    again = TextStopDecoder.restore(stream.snapshot())
+    assert [again.step(text).text for text in ("c", "stop</t>d", "stop")] == ["c", "stop</t>d", ""]
+    assert again.finish_reason == "stop"
