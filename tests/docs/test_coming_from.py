@@ -24,10 +24,10 @@ from streamdec import (
     TokenIdError,
     load_tokenizer,
 )
+from tests.integrations.vocabularies import ANSWER, VOCABULARIES
 from tests.support.pages import Page, make_model_folder
 
 PATH = "docs/how-to/coming-from.md"
-ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 
 def cells(section: str, head: str) -> dict[str, list[str]]:
@@ -206,7 +206,6 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
 def test_mlx_lm() -> None:
     scripted = pytest.importorskip("tests.integrations.mlx_lm.scripted")
     from streamdec.integrations.mlx_lm import StreamingDetokenizer
-    from tests.integrations.vocabularies import VOCABULARIES
 
     utils, generation = scripted.tokenizer_utils, scripted.generation
     tokenizer = utils.TokenizerWrapper(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, pre_tokenizers
 
 from benchmarks import subjects
 
@@ -15,26 +15,12 @@ TEXT = [
 ]
 PAD, EOS = "<pad>", "</s>"
 SPECIAL = [PAD, "<s>", EOS, "<unk>"]
-
-
-@cache
-def unigram() -> Tokenizer:
-    """As T5 has it."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=150, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator([*TEXT, "😀 ß 你好"], trainer)
-    return tokenizer
-
-
 VOCABULARIES = {
     "byte_level": cache(partial(subjects.byte_level, TEXT, 400, SPECIAL)),
     "byte_fallback": cache(partial(subjects.byte_fallback, TEXT, 460, SPECIAL)),
-    "unigram": unigram,
 }
+ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
+"""The answer of the model in the examples of the pages."""
 
 
 def id_of(tokenizer: Tokenizer, piece: str) -> int:
@@ -45,11 +31,9 @@ def id_of(tokenizer: Tokenizer, piece: str) -> int:
 
 
 def spelled(kind: str, text: str) -> list[int]:
-    """The ids of a text with a token for each byte, or for each character where bytes have none."""
+    """The ids of a text with a token for each byte."""
     tokenizer = VOCABULARIES[kind]()
-    if kind == "unigram":
-        pieces = [*text.replace(" ", "\u2581")]
-    elif kind == "byte_fallback":
+    if kind == "byte_fallback":
         pieces = [f"<0x{byte:02X}>" for byte in text.encode()]
     else:
         letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

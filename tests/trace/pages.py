@@ -19,16 +19,9 @@ WORDS = [0, 1, 2, 3, 4, 9, 5, 6, 8, 10, 11, 99, 12, 13, 14, 0]
 """Token 2 to 4 are an owl, 6 and 7 the beginning of a stop that does not come."""
 
 
-def trace_of(size: int = 0, *, group: int = 1, stop: bool = True) -> Trace:
-    """The trace of ``WORDS``, as often as ``size`` needs, and a stop in the end."""
-    ids = [*(WORDS * (size // len(WORDS) + 1)), *([5, 6, 7] if stop else [2])]
-    tokenizer = MockTokenizer.from_tokens(TOKENS, [11])
-    tracer = Tracer(StopSequenceDecoder(tokenizer, StopConditions("\nUser:")))
-    for start in range(0, len(ids), group):
-        tracer.step_batch(ids[start : start + group])
-    if not stop:
-        tracer.flush("length")
-    return tracer.trace()
+def trace_of() -> Trace:
+    """The trace of ``WORDS``, and a stop in the end."""
+    return stopped([*WORDS, 5, 6, 7], stop="\nUser:")
 
 
 def stopped(ids: Sequence[int], *, group: int = 1, **conditions: Any) -> Trace:

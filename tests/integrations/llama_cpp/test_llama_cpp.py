@@ -9,11 +9,10 @@ import pytest
 
 from streamdec import load_tokenizer
 from tests.integrations.llama_cpp.scripted import KINDS, loaded, scripted, write_model
-from tests.integrations.vocabularies import VOCABULARIES, spelled
+from tests.integrations.vocabularies import ANSWER, VOCABULARIES, spelled
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "llama-cpp-python")
-ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,11 +19,10 @@ from tests.integrations.mlx_lm.scripted import (
     tokenizer_utils,
     wrapped,
 )
-from tests.integrations.vocabularies import EOS, VOCABULARIES, spelled
+from tests.integrations.vocabularies import ANSWER, EOS, VOCABULARIES, spelled
 from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "mlx-lm")
-ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 TEXT = "The fox 😀 über naïve 你好!"
 KINDS = ["byte_level", "byte_fallback"]
 

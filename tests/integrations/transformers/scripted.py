@@ -61,7 +61,7 @@ def _t5(**ids: int) -> Any:
 MODELS: dict[str, tuple[Callable[..., Any], str]] = {
     "gpt2": (_gpt2, "byte_level"),
     "llama": (_llama, "byte_fallback"),
-    "t5": (_t5, "unigram"),
+    "t5": (_t5, "byte_fallback"),
 }
 
 
@@ -135,7 +135,7 @@ def encoded(name: str, text: str) -> list[int]:
 
 
 def spelled(name: str, text: str) -> list[int]:
-    """The ids of a text with a token for each byte, or for each character where bytes have none."""
+    """The ids of a text with a token for each byte."""
     return vocabularies.spelled(MODELS[name][1], text)
 
 

@@ -28,6 +28,7 @@ from tests.integrations.transformers.scripted import (
     torch,
     transformers,
 )
+from tests.integrations.vocabularies import ANSWER
 from tests.support.pages import Page
 
 TEXT = "The fox 😀 über naïve 你好!"
@@ -180,7 +181,6 @@ def test_a_prompt_may_be_embedded() -> None:
 # --- examples -------------------------------------------------------------------------------------
 
 PAGE = Page("docs/how-to/engines.md", "transformers")
-ANSWER = "It is 42, or 四十二 😀.\nUser: and who are you?"
 SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
 
 
