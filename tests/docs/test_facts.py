@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import StopConditions, StopSequenceDecoder, load_tokenizer
+from streamdec import load_tokenizer
 from streamdec.backends import gguf_metadata, tekken
 from streamdec.backends.hybrid import WORTH, HybridTokenizer
 from streamdec.core import since, snapshots, stop_set, stop_sets, table, window
@@ -231,34 +231,13 @@ def test_numbers_written_as_words_are_those_of_the_code() -> None:
 # --- a real model's marker ------------------------------------------------------------------------
 
 
-PAGE = Page("docs/explanation/stops.md")
-
-
 @pytest.mark.parametrize("path", shared("qwen3/tokenizer.json"), ids=lambda path: path.parent.name)
-def test_the_marker_of_qwen3_ends_a_section_as_a_text_and_as_an_id(path: Path) -> None:
+def test_the_marker_of_qwen3_is_the_id_on_the_page_and_is_not_skipped(path: Path) -> None:
     tokenizer = load_tokenizer(path, fast="off")
-    (told,) = re.findall(r"Qwen3's `</think>` is id (\d+)", PAGE.text)
+    page = Page("docs/explanation/stops.md").text
+    (told,) = re.findall(r"Qwen3's `</think>` is id (\d+)", page)
     assert tokenizer.token_to_id("</think>") == int(told)
     assert not tokenizer.is_skipped(int(told))
-    ids = tokenizer.encode("<think>User: 🦉?\n\n</think>\n\nAn owl.\n\nUser: thanks").ids
-    for marker in ("</think>", int(told)):
-        conditions = StopConditions(
-            "User:", ignore_stops_between=("<think>", marker), starts_inside=True
-        )
-        chunk = StopSequenceDecoder(tokenizer, conditions).feed(ids)
-        assert chunk.text == "<think>User: 🦉?\n\n</think>\n\nAn owl.\n\n"
-    quoted = tokenizer.encode("I write </th", special="text").ids
-    spelled = [*quoted, *tokenizer.encode("ink>: User:").ids]
-    assert int(told) not in spelled
-    for marker, text in (
-        ("</think>", "I write </think>: "),
-        (int(told), "I write </think>: User:"),
-    ):
-        conditions = StopConditions(
-            "User:", ignore_stops_between=("<think>", marker), starts_inside=True
-        )
-        decoder = StopSequenceDecoder(tokenizer, conditions)
-        assert decoder.feed(spelled).text + decoder.flush().text == text
 
 
 # --- llms.txt -------------------------------------------------------------------------------------
@@ -283,13 +262,13 @@ def test_it_has_the_form_of_llms_txt() -> None:
 
 
 def test_it_links_every_page() -> None:
-    found = {*LINK.findall(TEXT)}
+    """And so does the front page, of which it has the links."""
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
-    assert found == {
+    assert sorted(LINK.findall(TEXT)) == sorted(
         f"{path[:-3]}.html" if "/api/" in path else f"_sources/{path}.txt"
         for path in pages - {"index.md"}
-    }
-    assert len(found) > 25
+    )
+    assert len(pages) > 25
 
 
 def test_its_code_runs(

@@ -28,6 +28,7 @@ from streamdec.errors import (
 )
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers import EncodingSpec
+from tests.backends.test_gguf import BERT, BYTE_LEVEL, RWKV
 from tests.support.files import SHARED, rank_file, sentencepiece, small_gguf, tekken
 from tests.support.pages import Page
 from tests.support.zoo import UNCOMPILED, ZOO
@@ -44,37 +45,6 @@ def rows(title: str) -> list[list[str]]:
 
 # --- files ----------------------------------------------------------------------------------------
 
-GPT2 = {
-    "model": "gpt2",
-    "tokens": [
-        *(chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))),
-        "ab",
-        "<e>",
-    ],
-    "token_type": [1] * 257 + [3],
-    "scores": None,
-    "merges": ["a b"],
-    "eos_token_id": 257,
-    "bos_token_id": 257,
-}
-BERT = {
-    "model": "bert",
-    "tokens": ["[UNK]", "[SEP]", "\u2581hi", "x"],
-    "token_type": [2, 3, 1, 1],
-    "scores": None,
-    "unknown_token_id": 0,
-    "seperator_token_id": 1,
-    "eos_token_id": 1,
-    "bos_token_id": 1,
-}
-RWKV = {
-    "model": "rwkv",
-    "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "hi"],
-    "token_type": [3] + [1] * 257,
-    "scores": None,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
 SPM = {"byte_fallback": True, "vocab_size": 600}
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "`tokenizer.json`, byte-level": ("tokenizer.json", lambda: _json("byte_level_trained")),
@@ -87,11 +57,14 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "GGUF, `llama`": ("a.gguf", small_gguf),
     "GGUF, `gpt2`, with a known way to split text": (
         "a.gguf",
-        lambda: small_gguf(**GPT2, pre="gpt-2"),
+        lambda: small_gguf(**BYTE_LEVEL),
     ),
-    "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**GPT2, pre="of-no-library")),
-    "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT)),
-    "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV)),
+    "GGUF, `gpt2`, another": (
+        "a.gguf",
+        lambda: small_gguf(**BYTE_LEVEL | {"pre": "of-no-library"}),
+    ),
+    "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT | {"eos_token_id": 2})),
+    "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV | {"eos_token_id": 0})),
     "GGUF, `t5`": ("a.gguf", lambda: small_gguf(model="t5")),
 }
 

@@ -26,10 +26,6 @@ def loaded() -> LoadedTokenizer:
     return load_tokenizer("demo")
 
 
-def test_every_example_is_ten_lines() -> None:
-    assert all(len(code.splitlines()) <= 10 for code in PAGE.of_kind("python"))
-
-
 @pytest.mark.thorough
 def test_the_programs_print_what_the_page_says(tmp_path: Path) -> None:
     """In two processes for each line of the shell, in a folder with only the two programs."""
