@@ -3,8 +3,8 @@
 ``MODEL`` is a model's folder. A worker of kind ``"chat"`` is registered with Dynamo; one of
 kind ``"plain"`` is not.
 
-Its engine gives the ids of the request's own text. With ``"hangs"`` in the request it is silent
-after the third token.
+Its engine gives the ids of the request's own text. That of kind ``"plain"`` is silent after the
+third token.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ENDPOINT = "streamdec.worker.generate"
+NUM_TOKENS = 3
+"""After them the engine of kind ``"plain"`` is silent."""
 
 
 async def serve(model: str, log: Path, kind: str) -> None:
@@ -40,7 +42,7 @@ async def serve(model: str, log: Path, kind: str) -> None:
         ids = tokenizer.encode(text).ids
         try:
             for place, token_id in enumerate(ids):
-                if request.get("hangs") and place == 3:
+                if kind == "plain" and place == NUM_TOKENS:
                     await asyncio.sleep(3600)
                 yield {"token_ids": [token_id]}
         finally:
