@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,45 +17,36 @@ from hypothesis import strategies as st
 
 from tests.plugins.stand_ins import (
     LIBRARY,
-    REASONING,
+    PARENTHESES,
+    SGLANG,
+    STOP,
+    Result,
     encoded,
     in_place,
-    plugged_sglang,
+    plugged,
     sglang_batch,
     sglang_manager,
 )
 
 TEXT = "one two 🦉\nUs\nUser: STOP and END."
 STOPS = ["\nUser:", "er", "STOP", "END.", "D", "two 🦉", "🦉\n", "missing"]
-STOP = "two"
-PARENTHESES = ["(", ")"]
 LEFT = "SGLang's own code finds the stop strings of requests (after a "
 
 
 @pytest.fixture(scope="module")
 def module() -> Iterator[SimpleNamespace]:
-    with plugged_sglang() as found:
+    with plugged(SGLANG) as found:
         found.plugin.register()
         found.hooks.apply_hooks()
         yield found
 
 
 @pytest.fixture
-def engine(
-    module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> Iterator[SimpleNamespace]:
-    """SGLang with the plugin, without markers and without a parser."""
+def engine(module: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> SimpleNamespace:
+    """SGLang with the plugin, which has logged nothing yet."""
     caplog.set_level(logging.WARNING, "sglang.streamdec")
-    monkeypatch.setattr(module.serving, "reasoning_parser", None)
-
-    def forget() -> None:
-        module.logs._said.clear()
-        module.reasoning._setting.cache_clear()
-        module.reasoning._parser_markers.cache_clear()
-
-    forget()
-    yield module
-    forget()
+    module.logs._said.clear()
+    return module
 
 
 def request(
@@ -199,14 +190,6 @@ LIMIT = object()
 """The reason of a request that has all its ids."""
 
 
-class Result(NamedTuple):
-    """What the client of a request has in the end."""
-
-    text: str
-    num_tokens: int
-    stop: str | None
-
-
 def outcome(
     engine: SimpleNamespace,
     ids: list[int],
@@ -252,83 +235,23 @@ def outcome(
     raise AssertionError("a request has steps")
 
 
-@pytest.mark.parametrize("by_request", [True, False])
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("size", [1, 100])
-@pytest.mark.parametrize(("prompt", "given", "expected"), REASONING)
-def test_the_markers_of_the_reasoning_parser(
-    engine: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    by_request: bool,
-    streams: bool,
-    size: int,
-    prompt: str,
-    given: str,
-    expected: str,
-) -> None:
-    monkeypatch.setattr(engine.serving, "reasoning_parser", "qwen3")
-    options: dict[str, Any] = {"prompt": prompt, "size": size, "streams": streams}
-    ids = encoded(given)
-    before = outcome(engine, ids, **options)
-    assert before.text == given.partition(STOP)[0]  # off by default
-    if by_request:
-        options["markers"] = "auto"
-    else:
-        monkeypatch.setenv(engine.plugin.MARKERS, "auto")
-        engine.reasoning._setting.cache_clear()
-    found = outcome(engine, ids, **options)
-    assert found.text == expected
-    assert found.stop == (STOP if given != expected else None)
-    assert LIBRARY.decode(ids[: found.num_tokens]).startswith(expected)
-    shown = outcome(engine, ids, **options, no_stop_trim=True)
-    assert shown.text == expected + STOP * (given != expected)
-    if not by_request:
-        assert outcome(engine, ids, **options, markers=[]) == before
-
-
-def test_your_own_markers(engine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = encoded("(two) one two")
-    (opening,), (closing,) = encoded("("), encoded(")")
-    for markers in (PARENTHESES, [opening, closing], ["<a>", "<b>", *PARENTHESES]):
-        assert outcome(engine, ids, markers=markers).text == "(two) one "
-    monkeypatch.setenv(engine.plugin.MARKERS, '["(", ")"]')
-    engine.reasoning._setting.cache_clear()
-    assert outcome(engine, ids).text == "(two) one "
-
-
 @pytest.mark.parametrize(
-    ("variables", "options", "told"),
-    [
-        ({"parser": None}, {"markers": "auto"}, "without a reasoning parser"),
-        ({"parser": "nameless"}, {"markers": "auto"}, "names no markers"),
-        ({"parser": "unknown"}, {"markers": "auto"}, "the parser unknown failed"),
-        ({}, {"markers": "think"}, f"{LEFT}ValueError"),
-        ({}, {"markers": ["<think>"]}, f"{LEFT}ValueError"),
-        ({}, {"markers": 3}, f"{LEFT}TypeError"),
-        ({}, {"markers": [1.5, 2]}, LEFT),
-        ({"MARKERS": "think"}, {}, "must be auto or a list"),
-        ({"MARKERS": '["<think>"]'}, {}, "must be auto or a list"),
-        ({"MARKERS": '["a", "a"]'}, {}, "must be auto or a list"),
-        ({}, {"markers": PARENTHESES, "regex": ("b+",)}, "in requests with stop_regex"),
-        ({"SGLANG_RUST_SERVER": "1"}, {"markers": PARENTHESES}, "Rust server"),
-    ],
+    ("rust", "regex", "told"),
+    [("", ("b+",), "in requests with stop_regex"), ("1", (), "Rust server")],
 )
-def test_where_stops_count_in_the_reasoning_too(
+def test_where_stops_count_between_markers_too(
     engine: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    variables: dict[str, Any],
-    options: dict[str, Any],
+    rust: str,
+    regex: tuple[str, ...],
     told: str,
 ) -> None:
     """One line says so."""
-    for name, value in variables.items():
-        if name == "parser":
-            monkeypatch.setattr(engine.serving, "reasoning_parser", value)
-        else:
-            monkeypatch.setenv(getattr(engine.plugin, name, name), value)
+    monkeypatch.setenv("SGLANG_RUST_SERVER", rust)
     for _ in "12":
-        assert outcome(engine, encoded("(<think>two"), **options).text == "(<think>"
+        found = outcome(engine, encoded("(<think>two"), markers=PARENTHESES, regex=regex)
+        assert found.text == "(<think>"
     (line,) = [record.getMessage() for record in caplog.records]
     assert told in line
 

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import importlib
 import logging
-import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from tests.plugins.stand_ins import LIBRARY, PLUGINS, REASONING, differences, encoded, in_place
+from tests.plugins.stand_ins import (
+    PLUGINS,
+    VLLM,
+    VLLM_PLUGIN,
+    Result,
+    differences,
+    encoded,
+    imported,
+    in_place,
+    plugged,
+)
 from tests.support.zoo import ZOO
 
 
-def imported() -> SimpleNamespace:
-    return SimpleNamespace(
-        detokenizers=importlib.import_module("vllm.v1.engine.detokenizer"),
-        request=importlib.import_module("vllm.v1.engine").EngineCoreRequest,
-        params=importlib.import_module("vllm.sampling_params").SamplingParams,
-        tokenizer=importlib.import_module("transformers").PreTrainedTokenizerFast(
-            tokenizer_object=LIBRARY, clean_up_tokenization_spaces=False
-        ),
-    )
-
-
 @pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def engine() -> Iterator[SimpleNamespace]:
     """Stand-ins for vLLM, which the last tests of this module need itself, and the plugin."""
-    with in_place():
-        found = imported()
-        found.plugin = importlib.import_module("streamdec_vllm")
-        found.ours = importlib.import_module("streamdec_vllm.detokenizer")
-        found.patch = importlib.import_module("streamdec_vllm.patch")
-        found.reasoning = importlib.import_module("streamdec_vllm.reasoning")
-        for name in ("SWITCH", "MARKERS"):
-            monkeypatch.delenv(getattr(found.plugin, name), raising=False)
+    with plugged(VLLM | VLLM_PLUGIN) as found:
         yield found
 
 
@@ -55,14 +46,6 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def steps(ids: Sequence[int], size: int) -> list[list[int]]:
     return [list(ids[place : place + size]) for place in range(0, len(ids), size)]
-
-
-class Result(NamedTuple):
-    """What vLLM's front end has of a request in the end."""
-
-    text: str
-    num_tokens: int
-    stop: str | None
 
 
 def detokenizer(engine: SimpleNamespace, prompt: Sequence[int] = (1,), **params: Any) -> Any:
@@ -182,20 +165,6 @@ def test_a_resumable_request_continues_after_a_stop(on: SimpleNamespace) -> None
     assert found.update(encoded("two"), False) == "two"
 
 
-def test_stops_between_markers_are_ignored(
-    on: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = [encoded("(two) one two")]
-    assert outcome(on, given, stop="two").text == "("
-    extra = {on.plugin.FIELD: ["(", ")"]}
-    assert outcome(on, given, stop="two", extra_args=extra).text == "(two) one "
-    monkeypatch.setenv(on.plugin.MARKERS, '["(", ")"]')
-    on.reasoning._setting.cache_clear()
-    assert outcome(on, given, stop="two").text == "(two) one "
-    extra = {on.plugin.FIELD: []}
-    assert outcome(on, given, stop="two", extra_args=extra).text == "("
-
-
 def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace) -> None:
     """A parser that sees an id without its text files it wrongly (vllm-project/vllm#51641)."""
     given = ["one two", "</think>", "three ", "one two"]
@@ -217,67 +186,15 @@ def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace) -> None:
 
 def begin_engine(engine: SimpleNamespace, parser: str) -> None:
     """Begin an engine with a reasoning parser, as ``AsyncLLM`` and ``LLMEngine`` do."""
-    inputs = importlib.import_module("vllm.v1.engine.input_processor")
     config = SimpleNamespace(structured_outputs_config=SimpleNamespace(reasoning_parser=parser))
-    inputs.InputProcessor(config, SimpleNamespace(tokenizer=engine.tokenizer))
+    engine.inputs.InputProcessor(config, SimpleNamespace(tokenizer=engine.tokenizer))
 
 
-@pytest.mark.parametrize("by_request", [True, False])
-@pytest.mark.parametrize("parser", ["qwen3", "deepseek_v3"])
-@pytest.mark.parametrize(("prompt", "given", "expected"), REASONING)
-def test_the_markers_of_the_reasoning_parser(
-    on: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    by_request: bool,
-    parser: str,
-    prompt: str,
-    given: str,
-    expected: str,
-) -> None:
-    begin_engine(on, parser)
-    params: dict[str, Any] = {"stop": "two", "prompt": encoded(prompt)}
-    before = outcome(on, [encoded(given)], **params)
-    assert before.text == given.partition("two")[0]  # off by default
-    if by_request:
-        params["extra_args"] = {on.plugin.FIELD: "auto"}
-    else:
-        monkeypatch.setenv(on.plugin.MARKERS, "auto")
-        on.reasoning._setting.cache_clear()
-    for size in (1, 100):
-        assert outcome(on, steps(encoded(given), size), **params).text == expected
-    if not by_request:
-        params["extra_args"] = {on.plugin.FIELD: []}
-        assert outcome(on, [encoded(given)], **params) == before
-
-
-@pytest.mark.parametrize(
-    ("parser", "markers", "variable", "told"),
-    [
-        ("", "auto", "", "without a reasoning parser"),
-        ("openai_gptoss", "auto", "", "names no markers"),
-        ("unknown", "auto", "", "the parser unknown failed"),
-        ("", "think", "", "decodes a request because of a ValueError"),
-        ("", ["<think>"], "", "decodes a request because of a ValueError"),
-        ("", 3, "", "decodes a request because of a TypeError"),
-        ("", None, "think", "must be auto or a list"),
-    ],
-)
-def test_where_stops_count_in_the_reasoning_too(
-    engine: SimpleNamespace,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    parser: str,
-    markers: Any,
-    variable: str,
-    told: str,
-) -> None:
-    monkeypatch.setenv(engine.plugin.MARKERS, variable)
-    engine.plugin.register()
-    begin_engine(engine, parser)
-    extra = {} if markers is None else {engine.plugin.FIELD: markers}
-    found = outcome(engine, [encoded("<think>two")], stop="two", extra_args=extra)
-    assert found.text == "<think>"
-    assert told in log.text
+def test_a_parser_is_asked_for_the_markers_of_a_model_that_reasons(on: SimpleNamespace) -> None:
+    begin_engine(on, "deepseek_v3")
+    given = [encoded("<think>two</think> one two")]
+    found = outcome(on, given, stop="two", extra_args={on.plugin.FIELD: "auto"})
+    assert found.text == "<think>two</think> one "
 
 
 def test_a_tokenizer_is_wrapped_once_until_it_changes(engine: SimpleNamespace) -> None:
@@ -362,67 +279,18 @@ def test_an_invalid_id_is_counted(on: SimpleNamespace, bad: Any) -> None:
 # --- the switch -----------------------------------------------------------------------------------
 
 
-def is_on(engine: SimpleNamespace) -> bool:
-    method = engine.detokenizers.IncrementalDetokenizer.from_new_request
-    return bool(method.__func__ is engine.patch._from_new_request)
-
-
 def test_registering_and_unregistering(
     engine: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:
-    project = tomllib.loads((PLUGINS / "vllm/pyproject.toml").read_text("utf-8"))
-    entries = project["project"]["entry-points"]["vllm.general_plugins"]
-    assert entries == {"streamdec": "streamdec_vllm:register"}
     theirs = vars(engine.detokenizers.IncrementalDetokenizer)
     before = theirs["from_new_request"]
     for _ in range(2):
         engine.plugin.register()
         engine.plugin.register()
-        assert is_on(engine)
+        assert theirs["from_new_request"].__func__ is engine.patch._from_new_request
         engine.plugin.unregister()
         assert theirs["from_new_request"] is before
     assert log.text.count("decodes the text of requests") == 2
-
-
-@pytest.mark.parametrize(
-    ("switch", "version", "expected", "told"),
-    [
-        ("off", "0.33.0", False, ""),
-        ("0", "0.33.0", False, ""),
-        (" No ", "0.33.0", False, ""),
-        ("", "0.99.1", False, "not with 0.99.1"),
-        ("on", "0.99.1", True, ""),
-        ("on", None, False, "could not be set up"),
-    ],
-)
-def test_the_variable_and_the_version(
-    engine: SimpleNamespace,
-    log: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    switch: str,
-    version: str | None,
-    expected: bool,
-    told: str,
-) -> None:
-    monkeypatch.setenv(engine.plugin.SWITCH, switch)
-    monkeypatch.setattr(engine.patch, "version", lambda _: version or 1 / 0)
-    engine.plugin.register()
-    assert is_on(engine) is expected
-    assert told in log.text
-
-
-def test_classes_of_another_shape_are_left_alone(
-    engine: SimpleNamespace, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = engine.detokenizers.IncrementalDetokenizer
-    monkeypatch.setenv(engine.plugin.SWITCH, "on")
-    monkeypatch.setattr(theirs, "update", lambda new_token_ids: new_token_ids)
-    engine.plugin.register()
-    assert "IncrementalDetokenizer.update takes new_token_ids" in log.text
-    monkeypatch.delattr(theirs, "update")
-    engine.plugin.register()
-    assert "IncrementalDetokenizer.update is missing" in log.text
-    assert not is_on(engine)
 
 
 # --- vLLM itself ----------------------------------------------------------------------------------
@@ -439,10 +307,10 @@ def test_the_stand_ins_are_like_vllm() -> None:
     """Signatures, fields, and the outcome of each case."""
     assert differences("vllm") == []
     with in_place():
-        stand_in = imported()
+        stand_in = imported(VLLM)
         fields = vars(detokenizer(stand_in)).keys()
         expected = cases(stand_in)
-    vllm = imported()
+    vllm = imported(VLLM)
     assert fields <= vars(detokenizer(vllm)).keys()
     assert cases(vllm) == expected
 
@@ -453,7 +321,7 @@ def test_the_stand_ins_are_like_vllm() -> None:
 def test_the_markers_of_the_parsers_of_vllm(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PLUGINS / "vllm"))
     reasoning = importlib.import_module("streamdec_vllm.reasoning")
-    vllm = imported()
+    vllm = imported(VLLM)
     library = ZOO["byte_level_trained"]()
     library.add_tokens(["</think>"])
     tokenizer = type(vllm.tokenizer)(tokenizer_object=library)

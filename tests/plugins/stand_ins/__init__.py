@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,6 +37,8 @@ REASONING = [
 ]
 """The prompt, what the model generates, and the text of the client, with the stop "two"."""
 PLUGINS = HERE.parents[2] / "plugins"
+STOP = "two"
+PARENTHESES = ["(", ")"]
 NAMES = ("sglang", "streamdec_sglang", "streamdec_vllm", "transformers", "vllm")
 SGLANG = {
     "manager": "sglang.srt.managers.detokenizer_manager",
@@ -52,8 +54,28 @@ SGLANG = {
     "stops": "streamdec_sglang.stops",
 }
 """What tests use of SGLang and of its plugin, by short names."""
+VLLM = {
+    "detokenizers": "vllm.v1.engine.detokenizer",
+    "inputs": "vllm.v1.engine.input_processor",
+    "request": "vllm.v1.engine:EngineCoreRequest",
+    "params": "vllm.sampling_params:SamplingParams",
+}
+VLLM_PLUGIN = {
+    "plugin": "streamdec_vllm",
+    "ours": "streamdec_vllm.detokenizer",
+    "patch": "streamdec_vllm.patch",
+    "reasoning": "streamdec_vllm.reasoning",
+}
 STRUCTS = ("BatchTokenIDOutput", "EngineCoreRequest", "InputProcessor", "Req", "SamplingParams")
 """Classes of which the stand-in has a part of the fields."""
+
+
+class Result(NamedTuple):
+    """What the client of a request has in the end."""
+
+    text: str
+    num_tokens: int
+    stop: str | None
 
 
 @contextmanager
@@ -79,19 +101,22 @@ def in_place() -> Iterator[None]:
         importlib.invalidate_caches()
 
 
+def imported(names: Mapping[str, str]) -> SimpleNamespace:
+    """Return objects by short names, and a fast tokenizer of transformers."""
+    tokenizer = resolve_name("transformers:PreTrainedTokenizerFast")
+    made = tokenizer(tokenizer_object=LIBRARY, clean_up_tokenization_spaces=False)
+    found = {name: resolve_name(path) for name, path in names.items()}
+    return SimpleNamespace(**found, tokenizer=made)
+
+
 @contextmanager
-def plugged_sglang() -> Iterator[SimpleNamespace]:
-    """Return what tests use of SGLang and of its plugin, which is not registered yet."""
-    found = SimpleNamespace()
+def plugged(names: Mapping[str, str]) -> Iterator[SimpleNamespace]:
+    """Return what tests use of an engine and of its plugin, which is not registered yet."""
     with in_place(), pytest.MonkeyPatch.context() as patch:
-        for name, path in SGLANG.items():
-            setattr(found, name, resolve_name(path))
+        found = imported(names)
         for switch in ("SWITCH", "STOPS_SWITCH", "MARKERS"):
-            patch.delenv(getattr(found.plugin, switch), raising=False)
-        tokenizer = resolve_name("transformers:PreTrainedTokenizerFast")
-        options = {"clean_up_tokenization_spaces": False}
-        found.tokenizer = tokenizer(tokenizer_object=LIBRARY, **options)
-        found.serving = found.get_serving()
+            if hasattr(found.plugin, switch):
+                patch.delenv(getattr(found.plugin, switch), raising=False)
         yield found
 
 

@@ -41,5 +41,5 @@ class _DeepSeekV3(_Qwen3):
 class ReasoningParserManager:
     @classmethod
     def get_reasoning_parser(cls, name: str) -> type[ReasoningParser]:
-        found = {"qwen3": _Qwen3, "deepseek_v3": _DeepSeekV3, "openai_gptoss": ReasoningParser}
+        found = {"qwen3": _Qwen3, "deepseek_v3": _DeepSeekV3, "nameless": ReasoningParser}
         return found[name]
