@@ -24,7 +24,6 @@ OWN_PAGES = [*sorted(PAGES), *READMES]
 
 RUN_BY = {
     "docs/explanation/performance.md": ["tests/test_benchmarks.py"],
-    "docs/how-to/check-your-detokenizer.md": ["tests/testing/test_how_to.py"],
     "docs/how-to/decode-a-dataset.md": ["tests/bulk/test_tables.py"],
     "docs/how-to/engines.md": [
         "tests/integrations/llama_cpp/test_llama_cpp.py",
@@ -49,10 +48,14 @@ PARTS = [
 ]
 """Parts of these pages that are run here."""
 
-SLOW = {"docs/how-to/check-a-model.md", "docs/how-to/write-a-backend.md"}
+SLOW = {
+    "docs/how-to/check-a-model.md",
+    "docs/how-to/check-your-detokenizer.md",
+    "docs/how-to/write-a-backend.md",
+}
 """Pages that take seconds: they run preflight many times, and the laws."""
 
-NOT_CODE = {"html", "json", "jsonl", "text", "toml", "yaml", "{toctree}"}
+NOT_CODE = {"python no-run", "html", "json", "jsonl", "text", "toml", "yaml", "{toctree}"}
 BLOCK = re.compile(r"^```([^\n]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

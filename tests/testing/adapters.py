@@ -19,21 +19,6 @@ known = lru_cache(maxsize=4)(HuggingFaceTokenizer)
 """One for each tokenizer, as an engine has."""
 
 
-class Plain:
-    def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
-        if request.stop:
-            raise NotImplementedError("stop strings")
-        skip = request.skip_special_tokens
-        prompt = request.prompt_token_ids
-        self._stream = DecodeStream(known(tokenizer), prompt, skip_special_tokens=skip)
-
-    def step(self, token_ids: list[int]) -> str:
-        return self._stream.feed(token_ids)
-
-    def flush(self) -> str:
-        return self._stream.flush()
-
-
 class Stopping:
     stop_reason: object = None
 
@@ -57,6 +42,15 @@ class Stopping:
         chunk = self._decoder.flush()
         self.stop_reason = chunk.stop_reason
         return chunk.text
+
+
+class Plain(Stopping):
+    """Without stops."""
+
+    def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
+        if request.stop:
+            raise NotImplementedError("stop strings")
+        super().__init__(tokenizer, request)
 
 
 class Library:

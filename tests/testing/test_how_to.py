@@ -1,15 +1,12 @@
-"""The page on the kit prints what it says; its blocks follow one another as in a session."""
+"""What the page on the kit says of laws and of pytest; tests/docs runs its other blocks."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,16 +14,6 @@ from streamdec.testing import LAWS, checks
 from tests.support.pages import ROOT, Page
 
 PAGE = Page("docs/how-to/check-your-detokenizer.md")
-
-
-@pytest.mark.thorough
-def test_the_examples_print_what_the_page_says() -> None:
-    session: dict[str, Any] = {}
-    printed = io.StringIO()
-    for code in PAGE.of_kind("python"):
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, "the page", "exec"), session)
-    assert printed.getvalue() == "".join(PAGE.of_kind("text"))
 
 
 def test_the_table_has_all_laws() -> None:

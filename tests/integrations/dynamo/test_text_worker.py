@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from streamdec import (
-    FinishReason,
-    HuggingFaceTokenizer,
-    MockTokenizer,
-    StopConditions,
-    TokenIdError,
-)
+from streamdec import HuggingFaceTokenizer, MockTokenizer, TokenIdError
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
 from tests.streams.engines import Engine
@@ -98,7 +92,8 @@ async def test_objects_have_the_format_of_the_request() -> None:
 async def test_a_prompt_that_ends_inside_a_character_is_continued() -> None:
     ids = TOKENIZER.encode("😀!").ids
     worker = TextWorker(lambda *_: [[*ids[2:]]], TOKENIZER, prompt_token_ids=lambda _: ids[:2])
-    assert texts(await all_of(worker.generate({}))) == "😀!"
+    objects = await all_of(worker.generate({}))
+    assert (texts(objects), objects[-1]["finish_reason"]) == ("😀!", "length")
 
 
 @pytest.mark.parametrize("hangs_at", [0, 5, None])
@@ -142,16 +137,6 @@ async def test_objects_have_the_section_of_their_text() -> None:
         *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
     ]
     assert items[-1]["finish_reason"] == "stop"
-
-
-@pytest.mark.parametrize("reason", get_args(FinishReason))
-async def test_finish_reasons_of_an_engine_are_those_of_the_answer(reason: FinishReason) -> None:
-    worker = TextWorker(
-        lambda _: [{"token_ids": [], "finish_reason": reason}],
-        TOKENIZER,
-        conditions=lambda _: StopConditions(),
-    )
-    assert (await all_of(worker.generate({})))[-1]["finish_reason"] == reason
 
 
 async def test_options_that_a_worker_cannot_have() -> None:

@@ -92,17 +92,14 @@ def loaded(path: Path) -> Any:
     return llama_cpp.Llama(str(path), n_ctx=256, n_threads=1, verbose=False)
 
 
-def scripted(llm: Any, said: list[int]) -> list[int]:
-    """Has ``llm`` say those ids, and then EOS; gives the places that it was asked for."""
-    asked: list[int] = []
+def scripted(llm: Any, said: list[int]) -> None:
+    """Has ``llm`` say those ids, and then EOS."""
+    left = iter(said)
 
     def force(_: Any, scores: Any) -> Any:
-        step = len(asked)
-        asked.append(step)
         scores[:] = -np.inf
-        scores[said[step] if step < len(said) else llm.token_eos()] = 0.0
+        scores[next(left, llm.token_eos())] = 0.0
         return scores
 
     processors = llama_cpp.LogitsProcessorList([force])
     llm.generate = partial(type(llm).generate, llm, logits_processor=processors)
-    return asked

@@ -50,15 +50,12 @@ class Scripted:
         self.said = [*said]
         self.eos = eos
         self.num_prompt = num_prompt
-        self.num_passes = 0
-        """How often the model was run."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_real(), name)
 
     def __call__(self, inputs: Any, cache: Any = None) -> Any:
         logits = _real()(inputs, cache=cache)
-        self.num_passes += 1
         size = inputs.shape[1]
         first = cache[0].offset - size - self.num_prompt + 1
         forced = mx.full(logits.shape, -mx.inf)

@@ -32,18 +32,6 @@ def _gpt2(**ids: int) -> Any:
     return transformers.GPT2LMHeadModel(config)
 
 
-def _llama(**ids: int) -> Any:
-    config = transformers.LlamaConfig(
-        vocab_size=SIZE,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        **ids,
-    )
-    return transformers.LlamaForCausalLM(config)
-
-
 def _t5(**ids: int) -> Any:
     config = transformers.T5Config(
         vocab_size=SIZE,
@@ -60,7 +48,6 @@ def _t5(**ids: int) -> Any:
 
 MODELS: dict[str, tuple[Callable[..., Any], str]] = {
     "gpt2": (_gpt2, "byte_level"),
-    "llama": (_llama, "byte_fallback"),
     "t5": (_t5, "byte_fallback"),
 }
 
@@ -85,14 +72,11 @@ class Script:
         self._rows = rows
         self._eos = eos
         self._start: int | None = None
-        self.at_step: Callable[[int], object] = bool
-        """Called with the number of the token that is about to be generated."""
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         if self._start is None:
             self._start = input_ids.shape[1]
         step = input_ids.shape[1] - self._start
-        self.at_step(step)
         forced = torch.full_like(scores, -torch.inf)
         for place, row in enumerate(self._rows):
             forced[place, row[step] if step < len(row) else self._eos] = 0.0
@@ -111,20 +95,11 @@ class Model:
         """The model itself, without the script."""
         self.config = self.real.config
         self.generation_config = self.real.generation_config
-        self.num_passes = 0
-        """How often the model was run."""
         self.script = Script(self.rows, self.eos)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """The real one, with the script."""
-        handle = self.real.register_forward_hook(self._count)
-        try:
-            return self.real.generate(*args, logits_processor=[self.script], **kwargs)
-        finally:
-            handle.remove()
-
-    def _count(self, *args: Any) -> None:
-        self.num_passes += 1
+        return self.real.generate(*args, logits_processor=[self.script], **kwargs)
 
 
 def encoded(name: str, text: str) -> list[int]:

@@ -46,7 +46,6 @@ class Model:
 
     def __init__(self, *rows: Sequence[int]) -> None:
         self.rows = rows
-        self.num_passes = 0
         self.at_step: Callable[[int], object] = bool
         """Called with the number of the token that is about to be generated."""
         self.config = SimpleNamespace(is_encoder_decoder=False)
@@ -58,7 +57,6 @@ class Model:
         streamer.put(Tensor(ids))
         for step in range(max(map(len, self.rows)) + 1):
             self.at_step(step)
-            self.num_passes += 1
             for row, said in zip(ids, self.rows, strict=True):
                 row.append([*said, *[self.EOS] * (step + 1)][step])
             if any(all(each(Tensor(ids)).tolist()) for each in stopping_criteria):

@@ -18,6 +18,7 @@ from streamdec.integrations.transformers import GenerateStreamer
 from tests.hooks.recording import recording
 from tests.integrations.transformers.tensors import Model, Tensor
 from tests.integrations.vocabularies import VOCABULARIES, spelled
+from tests.server.serving import until
 
 # --- rows -----------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ def started(model: Model, **options: Any) -> GenerateStreamer:
     return streamer
 
 
-def leave_at(step: int, *rows: bytes) -> tuple[Model, GenerateStreamer]:
+def leave_at(step: int, *rows: bytes) -> GenerateStreamer:
     """A reader who leaves after its first chunk, while that token is made."""
     model, streamer = Model(*rows), GenerateStreamer(TOKENIZER)
     is_reached, has_left = threading.Event(), threading.Event()
@@ -156,7 +157,17 @@ def leave_at(step: int, *rows: bytes) -> tuple[Model, GenerateStreamer]:
     with streamer:
         next(streamer)
         assert is_reached.wait(60)
-    return model, streamer
+    return streamer
+
+
+def test_chunks_come_while_generate_runs() -> None:
+    """Each token waits until the reader has the text of the one before."""
+    model, texts = Model(b"abcdef"), list[str]()
+    model.at_step = lambda step: until(lambda: len(texts) >= step)
+    with started(model) as streamer:
+        for chunk in streamer:
+            texts.append(chunk.text)
+    assert texts == [*"abcdef", ""]
 
 
 @pytest.mark.parametrize("end", [StopIteration(1), StopAsyncIteration(), SystemExit(3), None])
@@ -188,8 +199,7 @@ def test_hooks_are_called_for_each_row() -> None:
 
 def test_a_reader_who_leaves_ends_generate_at_its_next_token() -> None:
     """It leaves while token 4 is made; that one is the last."""
-    model, streamer = leave_at(4, LONG, LONG)
-    assert model.num_passes == 5
+    streamer = leave_at(4, LONG, LONG)
     assert streamer.result().shape == (2, 1 + 5)
     assert [*streamer] == []
     assert [each.finish_reason for each in streamer.decoders] == ["abort", "abort"]
