@@ -25,22 +25,21 @@ def drawn(request: pytest.FixtureRequest) -> str:
     return text
 
 
-def _texts(drawn: str, *kinds: str) -> list[str]:
-    """The texts of these classes, in the order of the file."""
+def _texts(drawn: str, attribute: str, *values: str) -> list[str]:
+    """The texts with one of these values, in the order of the file."""
     return [
         "".join(each.itertext())
         for each in ET.fromstring(drawn).iter(f"{SVG}text")
-        if {*kinds} & {*(each.get("class") or "").split()}
+        if {*values} & {*each.get(attribute, "").split()}
     ]
 
 
 def _output(drawn: str, by: str) -> str:
-    lines = ET.fromstring(drawn).iter(f"{SVG}text")
-    return "\n".join("".join(each.itertext()) for each in lines if each.get("data-by") == by)
+    return "\n".join(_texts(drawn, "data-by", by))
 
 
 def _programs(drawn: str) -> dict[str, str]:
-    loop, _, ours = "\n".join(_texts(drawn, "code")).partition("\nfor chunk in")
+    loop, _, ours = "\n".join(_texts(drawn, "class", "code")).partition("\nfor chunk in")
     return {"loop": loop, "streamdec": f"for chunk in{ours}"}
 
 
@@ -72,7 +71,7 @@ def test_each_program_prints_what_the_picture_shows(drawn: str) -> None:
     ours = _printed(programs["streamdec"], streamdec.HuggingFaceTokenizer(LIBRARY))
     assert _output(drawn, "loop") == "".join(loop)
     assert _output(drawn, "streamdec") == "".join(ours) == TEXT.partition(STOP)[0]
-    rows = [*zip(*[iter(_texts(drawn, "cell", "id", "wait"))] * 4, strict=True)]
+    rows = [*zip(*[iter(_texts(drawn, "class", "cell", "id", "wait"))] * 4, strict=True)]
     ids = LIBRARY.encode(TEXT).ids[: len(rows)]
     assert [int(token_id) for _, token_id, _, _ in rows] == ids
     assert [theirs for _, _, theirs, _ in rows] == [

@@ -5,9 +5,7 @@ Each test needs the library that it compares with. The groups ``engines`` and ``
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,18 +127,10 @@ def test_transformers() -> None:
 # --- vLLM -----------------------------------------------------------------------------------------
 
 
-def vllm_modules() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of vLLM and torch, while they are imported
-        vllm = pytest.importorskip("vllm", reason="not installed: nox -s vllm")
-        import_module("vllm.v1.engine.detokenizer")
-    return vllm
-
-
 @pytest.fixture
 def detokenizer(folder: Path) -> Callable[..., Any]:
     """Makes vLLM's own detokenizer, with as much of a request as it reads."""
-    vllm = vllm_modules()
+    vllm = pytest.importorskip("vllm", reason="not installed: nox -s vllm")
     from transformers import PreTrainedTokenizerFast
     from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 
@@ -154,6 +144,7 @@ def detokenizer(folder: Path) -> Callable[..., Any]:
     return make
 
 
+@pytest.mark.filterwarnings("default")  # of vLLM and torch, while they are imported
 def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
     tokenizer = load_tokenizer(folder)
     rows = cells("vLLM", "the same ids")

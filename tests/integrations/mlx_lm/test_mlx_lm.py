@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
 
 from streamdec import FinishedError
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
@@ -24,31 +22,15 @@ from tests.support.pages import Page
 
 PAGE = Page("docs/how-to/engines.md", "mlx-lm")
 TEXT = "The fox 😀 über naïve 你好!"
-KINDS = ["byte_level", "byte_fallback"]
 
 
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def tokenizer(kind: str) -> Tokenizer:
-    return VOCABULARIES[kind]()
-
-
-def generated(tokenizer: Any, model: Any, prompt: list[int], max_tokens: int = 60) -> list[Any]:
-    return [*mlx_lm.stream_generate(model, tokenizer, prompt, max_tokens=max_tokens)]
-
-
-def wrapper(tokenizer: Tokenizer, make: Callable[..., Any] = StreamingDetokenizer) -> Any:
-    return tokenizer_utils.TokenizerWrapper(wrapped(tokenizer), make)
-
-
-def test_stream_generate_takes_it(kind: str, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_stream_generate_takes_it(kind: str) -> None:
+    tokenizer, said = VOCABULARIES[kind](), spelled(kind, TEXT)
     prompt = tokenizer.encode("one two three", add_special_tokens=False).ids
-    said = spelled(kind, TEXT)
-    found = generated(wrapper(tokenizer), scripted(tokenizer, said, len(prompt)), prompt)
+    wrapper = tokenizer_utils.TokenizerWrapper(wrapped(tokenizer), StreamingDetokenizer)
+    model = scripted(tokenizer, said, len(prompt))
+    found = [*mlx_lm.stream_generate(model, wrapper, prompt, max_tokens=60)]
     assert "".join(response.text for response in found) == tokenizer.decode(said) == TEXT
     assert found[-1].finish_reason == "stop"
     texts = [response.text for response in found]
@@ -56,9 +38,10 @@ def test_stream_generate_takes_it(kind: str, tokenizer: Tokenizer) -> None:
     assert texts.count("") >= 3 * len("😀")
 
 
-def test_the_class_has_the_names_of_mlx_lm(kind: str, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_the_class_has_the_names_of_mlx_lm(kind: str) -> None:
     theirs = tokenizer_utils.StreamingDetokenizer
-    ours = StreamingDetokenizer(tokenizer)
+    ours = StreamingDetokenizer(VOCABULARIES[kind]())
     names = {name for name in (*vars(theirs), *theirs.__annotations__) if name[0] != "_"}
     assert names >= {"add_token", "finalize", "last_segment", "reset", "text", "tokens", "offset"}
     assert all(hasattr(ours, name) for name in names)

@@ -80,11 +80,6 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     reasoning._setting.cache_clear()
 
 
-@pytest.fixture
-def library() -> Tokenizer:
-    return ZOO["byte_level_trained"]()
-
-
 class Result(NamedTuple):
     """What a caller of vLLM has in the end."""
 
@@ -215,8 +210,9 @@ def test_vllm_finds_the_plugin_by_its_entry_point() -> None:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_the_examples_of_the_page(library: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     """``AsyncLLM`` needs a GPU: its outputs are those of its front half, asked as it asks it."""
+    library = ZOO["byte_level_trained"]()
     ids_code, patch_code = Page("docs/how-to/engines.md", "vLLM").of_kind("python")
     aborted: list[str] = []
 
