@@ -106,6 +106,9 @@ def test_the_beginning_of_a_stop_is_withheld(engine: SimpleNamespace) -> None:
     begun = [any("\nUser:".startswith(text[at:]) for at in range(len(text))) for text in texts]
     assert withheld == begun
     assert any(begun)
+    line, *owl = encoded("\n🦉")  # withheld until the character after it is complete
+    _, _, withheld = ended(request(engine, ["\nUser:"]), [line, *owl])
+    assert withheld == [*[True] * len(owl), False]
 
 
 def test_ids_that_came_without_a_check_are_read(engine: SimpleNamespace) -> None:

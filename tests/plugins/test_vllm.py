@@ -273,7 +273,8 @@ def test_vllm_decodes_a_request_that_cannot_begin(
 @pytest.mark.parametrize("bad", [-1, 2**70, "x", None])
 def test_an_invalid_id_is_counted(on: SimpleNamespace, bad: Any) -> None:
     first, *rest = encoded("é")
-    assert outcome(on, [[first], [bad], rest]) == Result("é", len(rest) + 2, None)
+    for given in ([[first], [bad], rest], [[first, bad, *rest]]):
+        assert outcome(on, given) == Result("é", len(rest) + 2, None)
 
 
 # --- the switch -----------------------------------------------------------------------------------
