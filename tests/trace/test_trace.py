@@ -126,8 +126,6 @@ def test_a_decoder_with_sections_is_traced() -> None:
 
 
 OUTPUTS: list[Any] = [0, [3, 4], [3, 8], 9, [3, 4, 5, 0]]
-
-
 WAYS: dict[str, Callable[[Any], list[Chunk]]] = {
     "wrap": lambda machine: read_async(OUTPUTS, machine),
     "wrap, with ids": lambda machine: read_async(OUTPUTS, machine, return_token_ids=True),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
 
-from streamdec import HuggingFaceTokenizer, MockTokenizer
+from streamdec import MockTokenizer
 from streamdec.integrations.mlx_lm import StreamingDetokenizer
 from streamdec.testing import Request, check_detokenizer
-
-known = cache(HuggingFaceTokenizer)
+from tests.testing.adapters import known
 
 
 class Adapter:
