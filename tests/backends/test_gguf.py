@@ -255,9 +255,16 @@ def test_a_text_is_cut_as_by_the_tokenizer_of_a_real_model(folder: str, pre: str
             assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
 
 
+RWKV = {
+    "model": "rwkv",
+    "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "he", r"\n\n", r"\t\\"],
+    "token_type": [3] + [1] * 259,
+    **NOTHING,
+}
+
+
 def test_a_model_of_rwkv_decodes() -> None:
-    tokens = ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "he", r"\n\n", r"\t\\"]
-    ours = made(model="rwkv", tokens=tokens, token_type=[3] + [1] * 259, **NOTHING)
+    ours = made(**RWKV)
     assert route_of(ours) == "bytes"
     pieces = [b"\0", b"\xff", b"he", b"\n\n", b"\t\\"]
     assert [ours.piece(i) for i in (1, 256, 257, 258, 259)] == pieces
