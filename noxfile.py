@@ -58,12 +58,17 @@ ENGINES = {
     "llama-cpp": ["tests/integrations/llama_cpp"],
     "ray": ["tests/bulk", "tests/integrations/moving"],
     "rollouts": ["tests/integrations/rollouts"],
-    "sglang": ["plugins/sglang/tests", "tests/plugins/test_sglang.py"],
+    "sglang": [
+        "plugins/sglang/tests",
+        "tests/plugins/test_sglang.py",
+        "tests/plugins/test_both.py",
+    ],
     "spark": ["tests/bulk/test_tables.py"],
     "vllm": [
         "tests/docs/test_coming_from.py",
         "tests/integrations/vllm",
         "tests/plugins/test_vllm.py",
+        "tests/plugins/test_both.py",
     ],
 }
 """The dependency groups of engines and other libraries, and the tests that need them."""

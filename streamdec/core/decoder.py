@@ -5,8 +5,8 @@ jailed), one count, and the ids *since* its last clean point. While it is clean,
 empty, and the clean point is the stream itself. The first token that leaves something behind sets
 it to the stream before that token. :mod:`streamdec.core.since` moves it up.
 
-Offsets are noted by all but plain tokens. If the last token was plain, all text is out, and the
-last text began with that token.
+A plain token notes no offsets: all text is out, and the last text began with that token. All
+other tokens note them.
 
 What is ugly and stays: :mod:`streamdec.core.step`, :mod:`~streamdec.core.examining` and
 :mod:`~streamdec.core.snapshots` set the fields of a decoder. A step returns too much to be a

@@ -1,11 +1,15 @@
 """What a stream remembers, and reading where the tokens of the text matter.
 
 Mostly a text is read as a whole (:mod:`streamdec.core.stop_set`), because all of it is decided by
-one token and may be part of a stop. There are exceptions. After a release, a space that an earlier
-token owes is in no stop. After a marker that is an id, no code point that began in its token or
-before is in a stop, and its own text is not output; a section changes only before the first code
-point that begins in its token or later. While such text may still come, a stream reads the code
-points since its clean point again at each token, one by one, with :meth:`Past.read`.
+one token and may be part of a stop. There are exceptions:
+
+* After a release, a space that an earlier token owes is in no stop.
+* After a marker that is an id, no code point that began in its token or before is in a stop, and
+  its own text is not output.
+* A section changes only before the first code point that begins in the marker's token or later.
+
+While such text may still come, a stream reads the code points since its clean point again at each
+token, one by one, with :meth:`Past.read`.
 """
 
 from __future__ import annotations

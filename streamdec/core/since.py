@@ -1,8 +1,8 @@
 """The entries since a clean point, and how they stay few.
 
 Tokens without bytes may come without end: a million skipped ids inside a character. If they lead
-back to an earlier state, the state has forgotten them, and so may ``since``. Markers by id are the
-exception: while text before them is held, they have an *effect* that comes later. So two moments
+back to an earlier state, they have changed nothing, so only their number is stored. Markers by id
+are an exception: while earlier text is held, they have an *effect* that comes later. So two moments
 are alike only if the state of the table and the effect of the ids are.
 
 A stream that is never quite clean (the stop ``aab`` in ``aaaa...``) would keep all its ids. So with

@@ -1,4 +1,4 @@
-"""What streams and pools call of a decoder: it gives chunks in all cases."""
+"""Every decoder behind one interface, for streams and pools: functions that return chunks."""
 
 from __future__ import annotations
 

@@ -78,10 +78,10 @@ class Traits(NamedTuple):
     holds: bool
     """Whether bytes or text are held."""
     waits: bool
-    """Whether earlier tokens may still give text, also such as a space before another token."""
+    """Whether earlier tokens may still give text: held bytes, or a space before the next token."""
     is_fresh: bool
-    """Whether all that waits is of the last token, if that token had text. Of what is held, that
-    is true if it is only the beginning of a character."""
+    """Whether only the last token still waits, given that it had text. Held bytes count only if
+    they are the beginning of one character."""
 
 
 class Row(dict[int, Transition]):
@@ -164,7 +164,7 @@ class Table(ABC):
         return row
 
     def learn(self, row: Row, token_id: int) -> Transition:
-        """Compute what ``token_id`` does in ``row``, and store it if that can be."""
+        """Compute what ``token_id`` does in ``row``, and store it if its state is bounded."""
         if not 0 <= token_id <= MAX_TOKEN_ID:
             return NOTHING, MOVES | UNKNOWN | NAMED, TOKEN, row
         marks, is_stored = 0, row is self.idle_row or self.is_bounded(row.state)

@@ -229,7 +229,7 @@ class WindowTable(Table):
     # --- what may be asked of a state
 
     def traits(self, state: WindowState) -> Traits:
-        # ``decode`` does not tell what is owed, but the state knows its age.
+        # ``decode`` does not show what may still come; ``age`` says since when text waits.
         return Traits(bool(state.pending) or any(state.tails), waits=True, is_fresh=True)
 
     def held(self, state: WindowState) -> bytes:

@@ -1,4 +1,4 @@
-r"""What steps a decoder and adds token ids to its chunks, or counts for hooks.
+r"""Wrappers that step a decoder: one adds token ids to chunks, one counts for hooks.
 
 A token belongs to the chunk that completes its text. A token without text belongs to the next
 chunk that has text. So a chunk with text takes all ids that wait, except the last
