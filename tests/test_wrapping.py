@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,6 +217,14 @@ class Own(Fast):
         return super().decode(token_ids, options["skip_special_tokens"], False).upper()
 
 
+class Joining(Fast):
+    """A class whose ``decode`` joins equal ids, as one of CTC does."""
+
+    def decode(self, token_ids: Sequence[int], **options: Any) -> str:  # type: ignore[override]
+        joined = [token_id for token_id, _ in groupby(token_ids)]
+        return super().decode(joined, options["skip_special_tokens"], False)
+
+
 class Known(MockTokenizer):
     """A tokenizer with rules, which also has a backend."""
 
@@ -231,6 +240,14 @@ def test_a_class_with_its_own_decode_keeps_it() -> None:
     assert (decoder.route, decoder.tokenizer) == ("window", own)
     assert "".join(decoder.step_batch(library.encode("one two").ids)) == "ONE TWO"
     assert DecodeStream(library).route == "bytes"
+
+
+def test_a_class_that_joins_equal_ids_keeps_its_decode() -> None:
+    library = ZOO["byte_level_trained"]()
+    joining, ids = Joining(library), library.encode("one two").ids
+    decoder = DecodeStream(joining)
+    assert (decoder.route, decoder.tokenizer) == ("window", joining)
+    assert decoder.feed([*ids, ids[-1]]) == "one two"
 
 
 def test_a_tokenizer_with_rules_is_used_as_it_is() -> None:
