@@ -50,6 +50,17 @@ OTHER = frozenset(
     )
 )
 """Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds."""
+HARMLESS = frozenset(
+    (
+        *("vocab", "merges", "vocab_file", "merges_file", "_spm_precompiled_charsmap"),
+        *("clean_up_tokenization_spaces", "use_default_system_prompt", "errors"),
+        *("model_max_length", "return_token_type_ids", "token_type_ids_pattern", "entity_vocab"),
+        *("max_entity_length", "max_mention_length"),
+        # These tokens are added by streamdec.
+        *("additional_special_tokens", "extra_special_tokens", "add_bos_token", "add_eos_token"),
+    )
+)
+"""Parameters of classes that change neither what they build nor its ids and text."""
 OWN_DECODE = ("CLIPTokenizer", "CodeGenTokenizer")
 """Classes whose own way to decode is imitated; that of CodeGen only has more options."""
 
@@ -64,6 +75,17 @@ def class_names() -> list[str]:
 def placeholder(role: str) -> str:
     """Return the text that stands for the token of a role."""
     return f"{{{role}}}"
+
+
+def parameters_of(cls: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of the class and, as it passes ``**kwargs`` on, of its bases."""
+    found: dict[str, inspect.Parameter] = {}
+    for one in own_classes(cls):
+        if "__init__" in vars(one):
+            for parameter in inspect.signature(one).parameters.values():
+                found.setdefault(parameter.name, parameter)
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return {name: parameter for name, parameter in found.items() if parameter.kind in named}
 
 
 class Maker:
@@ -129,6 +151,15 @@ class Maker:
         options = {asked[i]: self.parameters[asked[i]].default for i in matters}
         return options, [[list(key), pipeline] for key, pipeline in kept.items()]
 
+    def others(self) -> dict[str, Any]:
+        """Return the defaults of all other parameters that may change what the class builds."""
+        known = {*HARMLESS, *(set(ROLES + OPTIONS) & set(self.parameters))} - {"trim_offsets"}
+        return {
+            name: parameter.default
+            for name, parameter in parameters_of(self.cls).items()
+            if name not in known and (name in ROLES or not name.endswith("_token"))
+        }
+
     def adds_again(self) -> str:
         """Return how special tokens are added again: ``given``, ``plain``, or not (``""``)."""
         source = "".join(map(inspect.getsource, own_classes(self.cls)))
@@ -146,6 +177,7 @@ class Maker:
         return {
             "options": options,
             "pipelines": pipelines,
+            "others": self.others(),
             "post_processor": self.parts(made)["post_processor"],
             "keeps_post_processor": (
                 self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}

@@ -78,7 +78,11 @@ class Pipeline:
     def _parts(
         self, tokenizer: Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]
     ) -> Any:
-        options = self.data["options"]
+        options, others = self.data["options"], self.data["others"]
+        for name, default in others.items():
+            value = roles.get(name, config.get(name, default))
+            if value not in (default, None):
+                raise NotFollowedError(f"its {name} is {value!r:.40}")
         asked = [config.get(name, default) for name, default in options.items()]
         found = next((parts for values, parts in self.data["pipelines"] if values == asked), None)
         if found is None:

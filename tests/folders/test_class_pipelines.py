@@ -14,6 +14,7 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning
+from streamdec.folders.class_pipelines import pipeline_of
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers._base import BaseTokenizer
@@ -70,6 +71,40 @@ def test_the_tokenizer_is_that_of_transformers(row: dict[str, Any], tmp_path: Pa
     assert changes.built_by == (row["class"] if cls.how.startswith("builds") else "")
     found = seen(tokenizer, row["ids"][len(FACTS["texts"]) :])
     assert {key: found[key] for key in found} == {key: row[key] for key in found}
+
+
+OTHERS = {
+    ("DPRReaderTokenizer", "strip_accents"): False,
+    ("DistilBertTokenizer", "tokenize_chinese_chars"): False,
+    ("DistilBertTokenizer", "unk_token"): "<unk>",
+    ("DebertaV2Tokenizer", "unk_id"): 2,
+    ("AlbertTokenizer", "trim_offsets"): False,
+    ("FunnelTokenizer", "wordpieces_prefix"): "@@",
+    ("NllbTokenizer", "legacy_behaviour"): True,
+    ("RobertaTokenizer", "trim_offsets"): False,
+    ("SeamlessM4TTokenizer", "src_lang"): "fra",
+    ("T5Tokenizer", "extra_ids"): 7,
+    ("XLNetTokenizer", "unk_id"): 2,
+}
+
+
+@pytest.mark.parametrize(("name", "option"), OTHERS)
+def test_an_option_of_a_class_that_is_not_followed(name: str, option: str, tmp_path: Path) -> None:
+    pipeline = pipeline_of(name)
+    assert pipeline is not None
+    file = FACTS["files"][pipeline.data["pipelines"][0][1]["model"]["type"]]
+    size = len(file["model"]["vocab"])
+    declared = {str(size + i): {"content": t} for i, t in enumerate(pipeline.data["added"])}
+    config = {"tokenizer_class": name, "added_tokens_decoder": declared}
+    write_json(tmp_path / "tokenizer.json", file)
+    for value in (pipeline.data["others"][option], OTHERS[name, option]):
+        write_json(tmp_path / "tokenizer_config.json", {**config, option: value})
+        why = "no error"
+        try:
+            load(tmp_path)
+        except MissingExtraError as error:
+            why = str(error)
+        assert (f"its {option} is " in why) == (value == OTHERS[name, option]), why
 
 
 DIFFERENT = {"tokenizers/mistral-7b-sp-v1"}
