@@ -139,6 +139,9 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         cause = error.__cause__
         failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
         raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
+    if not hasattr(given, "get_vocab"):  # as that of RAG, which has two tokenizers
+        what = f"transformers makes a {type(given).__name__}, which has no vocabulary"
+        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {what}")
     from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
 
     tokenizer = tokenizer_for(given)

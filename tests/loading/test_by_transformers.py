@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,3 +104,15 @@ def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerLoadError, match="transformers cannot load it") as error:
         load_tokenizer(tmp_path)
     assert str(tmp_path) in str(error.value)
+
+
+def test_a_class_that_is_no_tokenizer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As RagTokenizer, which has two tokenizers."""
+    pair = type("RagTokenizer", (), {})
+    auto = SimpleNamespace(from_pretrained=lambda *_, **__: pair())
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    write_folder(tmp_path, "RagTokenizer", "tokenizer.json", "Unigram")
+    with pytest.raises(TokenizerLoadError, match="makes a RagTokenizer, which has no vocabulary"):
+        load_tokenizer(tmp_path)
