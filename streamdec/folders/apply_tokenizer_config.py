@@ -12,7 +12,7 @@ code of the folder makes the tokenizer, they are errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,21 +50,22 @@ def apply_config(
         folder: Its folder.
         assembled: The tokens of a folder that has no ``tokenizer.json``.
 
-    Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, and
-    if transformers does not know the class. Raises NotFollowedError if the class makes its
-    tokenizer in its own way; :class:`~streamdec.TokenizerLoadError`, which names the file, if a
-    file is malformed, or if code of the folder makes the tokenizer and its files contradict each
-    other; and :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
+    Warns (:class:`~streamdec.StreamdecWarning`) if ids differ from those that a file declares, if
+    transformers does not know the class, and if the files ask for what is not done here. Raises
+    NotFollowedError if the class makes its tokenizer in its own way;
+    :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed, or if code
+    of the folder makes the tokenizer and its files contradict each other; and
+    :class:`~streamdec.errors.TokenizerLibraryError` if the library fails.
     """
     before = tokenizer.get_added_tokens_decoder()
     tokens = assembled
     if tokens is None:
         tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-    name, pipeline, made, unknown = tokens.chosen.name, tokens.pipeline, tokenizer, ""
-    if tokens.chosen.unknown:
-        unknown = f"{tokens.chosen.unknown:.60}: transformers {facts().version} has no such class"
+    name, pipeline, made = tokens.chosen.name, tokens.pipeline, tokenizer
+    not_followed = "; ".join(_not_followed(tokens))
+    if not_followed:
         what = "ids and text may differ from those of transformers"
-        warn(f"{str(folder)!r}: {what}: {unknown}")
+        warn(f"{str(folder)!r}: {what}: {not_followed}")
     try:
         _check_followed(tokens)
         if pipeline is not None and tokens.is_built:
@@ -89,7 +90,21 @@ def apply_config(
     table = Table(file, made.token_to_id, made.id_to_token, made.get_added_tokens_decoder())
     check_agreement(folder, tokens, table, refused=refused if tokens.is_remote else "")
     built_by = name if tokens.is_built else ""
-    return made, TokenizerConfigChanges(tokens.files, built_by, not_followed=unknown)
+    return made, TokenizerConfigChanges(tokens.files, built_by, not_followed)
+
+
+def _not_followed(tokens: FolderTokens) -> Iterator[str]:
+    """Yield why the tokenizer may differ from that of transformers."""
+    if tokens.chosen.unknown:
+        yield f"{tokens.chosen.unknown:.60}: transformers {facts().version} has no such class"
+    if tokens.is_remote:
+        yield f"auto_map names code of the folder, which is not run: {tokens.code!r:.80}"
+    for flag in ("split_special_tokens", "fix_mistral_regex"):
+        if tokens.config.get(flag):
+            yield f"{flag} of tokenizer_config.json is ignored"
+    files = tokens.config.get("fast_tokenizer_files")
+    if files and files != ["tokenizer.json"]:
+        yield f"fast_tokenizer_files of tokenizer_config.json is ignored: {files!r:.80}"
 
 
 def _check_followed(tokens: FolderTokens) -> None:

@@ -122,6 +122,7 @@ def test_what_is_no_contradiction_is_silent(name: str, data: Any, tmp_path: Path
     load_tokenizer(tmp_path, fast="off")
 
 
+@pytest.mark.filterwarnings("ignore:.*auto_map names code")
 def test_it_is_an_error_where_code_of_the_folder_would_use_the_ids(tmp_path: Path) -> None:
     load_tokenizer(healthy(tmp_path, auto_map={"AutoTokenizer": ["x.T", None]}), fast="off")
     write_json(tmp_path / "vocab.json", mirrored(VOCAB))

@@ -12,7 +12,7 @@ import tokenizers
 
 from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.errors import TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.tokenizers import HybridTokenizer
@@ -134,3 +134,25 @@ def test_a_malformed_config_is_named(name: str, said: str, told: str, tmp_path: 
     with pytest.raises(TokenizerLoadError, match=rf"{name}.*{told}.*apply_tokenizer_config=False"):
         load_tokenizer(tmp_path)
     assert load_tokenizer(tmp_path, apply_tokenizer_config=False).vocab_size == 260
+
+
+IGNORED = {
+    "split_special_tokens": (False, True),
+    "fix_mistral_regex": (None, True),
+    "fast_tokenizer_files": (["tokenizer.json"], ["tokenizer.json", "tokenizer.4.0.0.json"]),
+    "auto_map": ({"AutoModel": "a.B"}, {"AutoTokenizer": ["a.B", None]}),
+}
+"""What is not done here: a value that asks for nothing, and one that does."""
+
+
+@pytest.mark.parametrize("flag", IGNORED)
+def test_what_the_config_asks_for_in_vain_is_named(flag: str, tmp_path: Path) -> None:
+    nothing, asked = IGNORED[flag]
+    load_tokenizer(with_config(tmp_path, **{flag: nothing}), fast="off")
+    with pytest.warns(StreamdecWarning, match=f"may differ from .* transformers: {flag} ") as told:
+        tokenizer = load_tokenizer(with_config(tmp_path, **{flag: asked}), fast="off")
+    assert len(told) == 1
+    assert isinstance(tokenizer, HybridTokenizer)
+    changes = tokenizer.tokenizer_config_changes
+    assert changes is not None
+    assert changes.not_followed.startswith(flag)

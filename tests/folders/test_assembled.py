@@ -70,6 +70,7 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == "hello<tool> world"
 
 
+@pytest.mark.filterwarnings("ignore:.*auto_map names code")
 def test_declared_ids_win_where_code_makes_the_tokenizer(tmp_path: Path) -> None:
     """A declared token replaces a piece (InternLM2), and no id is invented."""
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
