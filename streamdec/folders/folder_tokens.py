@@ -220,7 +220,8 @@ def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str
     for key, value in special_map.items():
         if key == _EXTRA and isinstance(value, list):
             before = said.get(key)
-            value = [*(before if isinstance(before, list) else []), *value]
+            special = ({**t, "special": True} if isinstance(t, dict) else t for t in value)
+            value = [*(before if isinstance(before, list) else []), *special]
         elif isinstance(value, dict) and key != _EXTRA:
             value = {**value, "special": True}
         found[key] = value
@@ -232,9 +233,11 @@ def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
     extra = said.get(_EXTRA)
     has_newer = _EXTRA in said and not isinstance(extra, dict)
     listed = extra if has_newer else said.get(_ADDITIONAL)
-    # In old files the objects do not say that they are special; the list does.
+    # In old files the objects have no type and do not say that they are special; the list does.
     tokens = (
-        _token_or_none({"special": True, **value} if isinstance(value, dict) else value)
+        _token_or_none(
+            {"special": "__type" not in value, **value} if isinstance(value, dict) else value
+        )
         for value in (listed if isinstance(listed, list) else ())
     )
     return tuple(token for token in tokens if token is not None)

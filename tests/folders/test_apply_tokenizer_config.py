@@ -156,3 +156,26 @@ def test_what_the_config_asks_for_in_vain_is_named(flag: str, tmp_path: Path) ->
     changes = tokenizer.tokenizer_config_changes
     assert changes is not None
     assert changes.not_followed.startswith(flag)
+
+
+@pytest.mark.parametrize("key", ["additional_special_tokens", "extra_special_tokens"])
+@pytest.mark.parametrize("is_special", [None, False, True])
+def test_a_typed_extra_token_is_special_only_if_it_says_so(
+    key: str, is_special: bool | None, tmp_path: Path
+) -> None:
+    token: dict[str, Any] = {"__type": "AddedToken", "content": "<new>"}
+    if is_special is not None:
+        token["special"] = is_special
+    tokenizer = load_tokenizer(with_config(tmp_path, **{key: [token]}), fast="off")
+    new = tokenizer.token_to_id("<new>")
+    assert new is not None
+    assert tokenizer.decode([new]) == ("" if is_special else "<new>")
+
+
+def test_an_extra_token_of_the_map_is_special(tmp_path: Path) -> None:
+    token = {"__type": "AddedToken", "content": "<new>"}
+    files = {"special_tokens_map.json": {"extra_special_tokens": [token]}}
+    tokenizer = load_tokenizer(write_files(with_config(tmp_path), files), fast="off")
+    new = tokenizer.token_to_id("<new>")
+    assert new is not None
+    assert tokenizer.decode([new]) == ""
