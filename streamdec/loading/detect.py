@@ -148,6 +148,10 @@ def _detect_file(path: Path) -> Detected:
 def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
+    if (folder / "tokenizer.json").is_symlink():
+        to = _shown((folder / "tokenizer.json").readlink())
+        what = f"a tokenizer.json that is a link to nothing (to {to})"
+        return Detected(folder, "unsupported", what)
     names = sorted(entry.name for entry in folder.iterdir())
     worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
     files = (folder / name for name in worth[:_MAX_FILES])

@@ -153,3 +153,11 @@ def test_a_missing_path_is_named(name: str, tmp_path: Path) -> None:
         detect_format(tmp_path / name)
     assert str(caught.value).startswith(repr(str(tmp_path))[:-1])
     assert len(str(caught.value)) < 600
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").symlink_to("nowhere")
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    found = detect_format(tmp_path)
+    assert found.format == "unsupported"
+    assert found.description == "a tokenizer.json that is a link to nothing (to 'nowhere')"
