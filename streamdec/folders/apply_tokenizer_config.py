@@ -26,6 +26,9 @@ from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
 
+_CLEANS = "clean_up_tokenization_spaces"
+_CLEANS_BPE = f"{_CLEANS}_for_bpe_even_though_it_will_corrupt_output"
+
 
 @dataclass(frozen=True, slots=True)
 class TokenizerConfigChanges:
@@ -66,6 +69,11 @@ def apply_config(
     if not_followed:
         what = "ids and text may differ from those of transformers"
         warn(f"{str(folder)!r}: {what}: {not_followed}")
+    if tokens.config.get(_CLEANS) and (
+        type(tokenizer.model).__name__ != "BPE" or tokens.config.get(_CLEANS_BPE)
+    ):
+        what = f"{_CLEANS} of tokenizer_config.json is not applied by decode"
+        warn(f"{str(folder)!r}: {what}; DecodeStream(..., {_CLEANS}=True) applies it")
     try:
         _check_followed(tokens)
         if pipeline is not None and tokens.is_built:

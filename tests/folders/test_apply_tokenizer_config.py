@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_files
+from tests.support.made_folders import FACTS as CLASS_FACTS
 from tests.support.made_folders import added_of
 
 GOLDENS = Path(__file__).parent / "data" / "tokenizer_configs.jsonl"
@@ -179,3 +181,21 @@ def test_an_extra_token_of_the_map_is_special(tmp_path: Path) -> None:
     new = tokenizer.token_to_id("<new>")
     assert new is not None
     assert tokenizer.decode([new]) == ""
+
+
+@pytest.mark.parametrize("kind", ["BPE", "WordPiece", "Unigram"])
+def test_a_clean_up_that_decode_does_not_do_is_named(kind: str, tmp_path: Path) -> None:
+    cleans = "clean_up_tokenization_spaces"
+    files = {"tokenizer.json": CLASS_FACTS["files"][kind]}
+    load_tokenizer(write_files(tmp_path, files), fast="off")
+    for said, warned in (
+        ({cleans: False}, False),
+        ({cleans: True}, kind != "BPE"),
+        ({cleans: True, f"{cleans}_for_bpe_even_though_it_will_corrupt_output": True}, True),
+    ):
+        folder = write_files(tmp_path, {"tokenizer_config.json": said})
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            load_tokenizer(folder, fast="off")
+        named = [f"DecodeStream(..., {cleans}=True)" in str(each.message) for each in told]
+        assert named == [True] * warned
