@@ -19,7 +19,7 @@ from streamdec.core.patterns.compile import (
 )
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.preflight import snapshot
-from streamdec.preflight.snapshot import MAX_TEMPLATES, Templates, open_snapshot
+from streamdec.preflight.snapshot import MAX_TEMPLATES, Snapshot, Templates, open_snapshot
 from streamdec.tokenizers import detect_format
 from tests.cli.running import TOKENIZER
 from tests.support import files
@@ -144,8 +144,8 @@ def test_the_names_of_a_folder_that_preflight_reads(
     inner.mkdir()
     for number in range(most + 5):
         (inner / str(number)).touch()
-    assert len(open_snapshot(inner).names) == most
-    assert len(open_snapshot(tmp_path).names_in("inner")) == most
+    assert len(Snapshot(inner).names) == most
+    assert len(Snapshot(tmp_path).names_in("inner")) == most
 
 
 def test_the_named_templates_that_preflight_reads(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from streamdec.cli import shared
 from streamdec.jsonl import utf8_text
 from streamdec.preflight.eos_sources import EosSources
-from streamdec.preflight.snapshot import open_snapshot
+from streamdec.preflight.snapshot import Snapshot
 from streamdec.preflight.snapshot_tokens import Tokens
 from streamdec.server.engines import Engine, ReplayEngine, load_engine
 from streamdec.tokenizers._extras import library
@@ -200,7 +200,7 @@ def _eos_token_ids(tokenizer: str, loaded: LoadedTokenizer) -> list[int]:
     """Return the EOS ids of generation_config.json, else that of the tokenizer."""
     if Path(tokenizer).exists():
         path = Path(tokenizer)
-        snapshot = open_snapshot(path if path.is_dir() else path.parent)
+        snapshot = Snapshot(path if path.is_dir() else path.parent)
         found = EosSources(snapshot, Tokens(snapshot)).generation
         if found:
             return [token_id for token_id, _ in found]

@@ -138,29 +138,33 @@ class Snapshot:
 
 
 _OF_A_MODEL = re.compile(
-    r"(?:config|generation_config|tokenizer|tokenizer_config|vocab|tekken|adapter_config)\.json"
-    r"|vocab\.txt|.*\.(?:jinja|model|safetensors|bin|gguf|tiktoken)"
+    r"(?:(?:generation_|tokenizer_|adapter_|processor_|preprocessor_|hf_quant_)?config|tokenizer"
+    r"|vocab|tekken|special_tokens_map|added_tokens|chat_template)\.json|(?:vocab|merges)\.txt"
+    r"|tokenizer\.model\.v.*|bpe\.codes|additional_chat_templates"
+    r"|.*\.(?:jinja|model|spm|safetensors|bin|tiktoken)"
 )
-"""Files that the folder of a model has."""
+"""The names in the folder of a model that loaders read, in the format of Hugging Face."""
 _MOST_NAMED = 20
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Return the snapshot in ``path``.
 
-    Raises TokenizerLoadError if ``path`` is not a folder, or if only its subfolders are models.
+    Raises TokenizerLoadError if ``path`` is not a folder, or has no file of a model.
     """
     if not os.fspath(path):  # pathlib takes "" for the working directory
         raise TokenizerLoadError("'': expected the folder of a model, got an empty path")
     snapshot = Snapshot(Path(path))
     if not any(map(_OF_A_MODEL.fullmatch, snapshot.names)):
-        inner = sorted(_models_in(snapshot.path))
-        if inner:
+        found = "no file of one"
+        if inner := sorted(_models_in(snapshot.path)):
             more = f" and {len(inner) - _MOST_NAMED} more" if len(inner) > _MOST_NAMED else ""
-            raise TokenizerLoadError(
-                f"{str(snapshot.path)!r}: expected the folder of a model, found a folder with "
-                f"models in it: {', '.join(inner[:_MOST_NAMED])}{more}"
-            )
+            found = f"a folder with models in it: {', '.join(inner[:_MOST_NAMED])}{more}"
+        elif any(name.endswith(".gguf") for name in snapshot.names):
+            found = "a GGUF file ('streamdec info' reads it; preflight reads Hugging Face's format)"
+        if inner or len(snapshot.names) < MAX_ENTRIES:  # else the files may be among the others
+            message = f"{str(snapshot.path)!r}: expected the folder of a model, found {found}"
+            raise TokenizerLoadError(message)
     return snapshot
 
 
