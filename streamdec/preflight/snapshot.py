@@ -73,10 +73,7 @@ class Snapshot:
         return found if isinstance(found, bytes) else None
 
     def text(self, name: str) -> str | None:
-        """Return a file as Python reads text: UTF-8, with line feeds.
-
-        Returns None if it cannot be read.
-        """
+        """Return the text of a file, UTF-8 with line feeds; None if it cannot be read."""
         content = self.content(name)
         if content is None:
             return None
@@ -87,10 +84,7 @@ class Snapshot:
             return None
 
     def object(self, name: str) -> dict[str, Any] | None:
-        """Return the JSON object of a file, by Python's own parser.
-
-        Returns None if it cannot be read or is not an object.
-        """
+        """Return the JSON object of a file; None if it cannot be read or is no object."""
         if name not in self._json:
             self._json[name] = None
             content = self.content(name)
@@ -178,10 +172,7 @@ def _models_in(folder: Path) -> Iterator[str]:
 
 
 def _whole(value: Any) -> Any:
-    """Return ``value`` with U+FFFD for each lone surrogate.
-
-    No token can contain a lone surrogate.
-    """
+    """Return ``value`` with U+FFFD for each lone surrogate: no token contains one."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
     return json.loads(text.decode("utf-16", "replace"))
 

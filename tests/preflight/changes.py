@@ -167,6 +167,7 @@ CASES: dict[str, Callable[[Parts], object]] = {
     ),
     "DECODER_CANNOT_READ_VOCAB": METASPACE,
     "TOKENIZER_JSON_MISSING": without("tokenizer"),
+    "TOKENIZER_CONFIG_TYPE": say(eos_token=["<|im_end|>"]),
     "TOKENIZER_CLASS_REQUIRES_V5": say(tokenizer_class="TokenizersBackend"),
     "TOKENIZER_CLASS_UNKNOWN": say(tokenizer_class="AcmeTokenizerFast"),
     "TOKENIZER_REMOTE_CODE": say(auto_map=["tokenization_acme.Acme", None]),
@@ -286,6 +287,15 @@ NEAR_MISSES: dict[str, Callable[[Parts], object]] = {
     "STRUCTURAL_TOKEN_NOT_SPECIAL: a role makes it special": flag(2, special=False),
     "TEMPLATE_MARKER_NOT_A_TOKEN: in a comment": ending("{# <|im_begin|> #}"),
     "TEMPLATE_MARKER_NOT_A_TOKEN: put together": ending("{{ '<|' ~ 'x' ~ '|>' }}"),
+    "TOKENIZER_CONFIG_TYPE: null, a typed object and an object of models": say(
+        bos_token=None,
+        eos_token={"__type": "AddedToken", **added("<|im_end|>")},
+        auto_map={"AutoModel": "a.Acme"},
+    ),
+    "TOKENIZER_CONFIG_TYPE: the map has objects without a type": both(
+        drop("added_tokens_decoder"),
+        file("special_tokens_map.json", {"eos_token": added("<|im_end|>")}),
+    ),
     "TOKENIZER_CLASS_UNKNOWN: a class without Fast": say(tokenizer_class="LlamaTokenizer"),
     "TOKENIZER_CLASS_UNKNOWN: its code is named": say(
         tokenizer_class="Acme", auto_map={"AutoTokenizer": ["a.Acme", None]}

@@ -103,6 +103,30 @@ def test_an_entry_that_is_not_a_token_is_a_finding(entry: Any, tmp_path: Path) -
     assert report.codes == {"ADDED_TOKENS_DECODER_SHAPE"}
 
 
+NOT_LOADED: dict[tuple[str, str], list[Any]] = {
+    ("eos_token", "a string or {"): [["x"], {"content": "x"}, 5, False],
+    ("pad_token", "a string or {"): [{}],
+    ("tokenizer_class", "a string"): [5, [], False, {}],
+    ("auto_map", "an object"): ["x", 5, None, ["x"], {"AutoTokenizer": []}],
+}
+"""Keys and the expected types: values with which transformers 5.24 raises."""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [(key, v, expected) for (key, expected), values in NOT_LOADED.items() for v in values],
+)
+def test_a_value_that_transformers_does_not_load(
+    key: str, value: Any, expected: str, tmp_path: Path
+) -> None:
+    report = inspect(control(say(**{key: value})).write(tmp_path), render=False)
+    [finding] = [f for f in report.findings if f.code == "TOKENIZER_CONFIG_TYPE"]
+    [evidence] = finding.evidence
+    assert (evidence.file, evidence.pointer) == ("tokenizer_config.json", f"/{key}")
+    assert evidence.note.startswith(f"expected {expected}")
+    assert evidence.line is None
+
+
 def test_without_jinja2_the_report_says_that_the_template_was_not_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,13 +19,8 @@ _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
 
 def check(view: View) -> Iterator[Finding]:
     """Yield the findings of this module."""
-    yield from _flags(view)
-    yield from _declared(view)
-    yield from _own(view)
-    yield from _shape(view)
-    yield from _extra(view)
-    yield from _map(view)
-    yield from _in_template(view)
+    for each in (_flags, _declared, _own, _shape, _extra, _map, _in_template):
+        yield from each(view)
 
 
 def _finding(

@@ -17,12 +17,8 @@ _EOS = "/eos_token_id"
 
 def check(view: View) -> Iterator[Finding]:
     """Yield the findings of this module."""
-    yield from _sources(view)
-    yield from _sets(view)
-    yield from _turns(view)
-    yield from _ids(view)
-    yield from _fallbacks(view)
-    yield from _others(view)
+    for each in (_sources, _sets, _turns, _ids, _fallbacks, _others):
+        yield from each(view)
 
 
 def _sources(view: View) -> Iterator[Finding]:

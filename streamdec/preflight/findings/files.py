@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
+from streamdec.folders.tokenizer_config import ROLES
 from streamdec.folders.transformers_facts import ONLY_V5, facts
-from streamdec.preflight.preflight_report import RULES, Evidence, Finding
+from streamdec.preflight.preflight_report import RULES, Evidence, Finding, shown
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
@@ -35,10 +36,8 @@ def check(view: View) -> Iterator[Finding]:
 
     The other modules have read their files before.
     """
-    yield from _problems(view)
-    yield from _tokenizer_json(view)
-    yield from _decoder(view)
-    yield from _class(view)
+    for each in (_problems, _tokenizer_json, _decoder, _types, _class):
+        yield from each(view)
 
 
 def _problems(view: View) -> Iterator[Finding]:
@@ -112,6 +111,26 @@ def _reads(decoder: Any, sign: str, reader: str) -> bool:
     return decoder.get("type") == reader or any(
         _reads(each, sign, reader) for each in (inner if isinstance(inner, list) else ())
     )
+
+
+def _types(view: View) -> Iterator[Finding]:
+    """Check the types of the values without which transformers loads no tokenizer."""
+    config, wrong = view.tokens.config, []
+    for role in ROLES:
+        value, source = view.tokens.said.get(role, (None, ""))
+        # transformers itself gives the objects of special_tokens_map.json their type.
+        is_token = isinstance(value, dict) and (source != _CONFIG or "__type" in value)
+        if not isinstance(value, str | None) and not is_token:
+            wrong.append((source, role, value, 'a string or {"__type": "AddedToken", …}'))
+    if not isinstance(name := config.get("tokenizer_class"), str | None):
+        wrong.append((_CONFIG, "tokenizer_class", name, "a string"))
+    code = config.get("auto_map", {})
+    names = code.get("AutoTokenizer", ["", ""]) if isinstance(code, dict) else code
+    if not isinstance(names, list) or len(names) < 2:
+        wrong.append((_CONFIG, "auto_map", code, 'an object with "AutoTokenizer": [slow, fast]'))
+    found = (Evidence(f, f"/{key}", value=shown(v), note=f"expected {e}") for f, key, v, e in wrong)
+    if wrong:
+        yield RULES["TOKENIZER_CONFIG_TYPE"](*found)
 
 
 def _class(view: View) -> Iterator[Finding]:

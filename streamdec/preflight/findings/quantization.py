@@ -20,10 +20,7 @@ Place = tuple[str, str, dict[str, Any]]
 
 
 def quantizations(config: Any) -> list[tuple[str, Any]]:
-    """Return each ``quantization_config``, the outer ones first.
-
-    Each has its dotted path.
-    """
+    """Return each ``quantization_config`` and its dotted path, the outer ones first."""
     found = []
     level: list[tuple[str, Any]] = [("", config)]
     while level:
