@@ -77,6 +77,7 @@ seconds and would otherwise use a connection that is being closed."""
     "Stops do not count between them, and chats and messages have the reasoning as a separate "
     "part.",
 )
+@shared.eos_option
 @click.option(
     "--allow-host",
     "allow_hosts",
@@ -104,6 +105,7 @@ def serve(
     port: int,
     api_keys: tuple[str, ...],
     reasoning_markers: tuple[tuple[str, str], ...],
+    eos_token_ids: tuple[int, ...],
     allow_hosts: tuple[str, ...],
     page: bool,
     grace: int,
@@ -138,7 +140,7 @@ def serve(
             loaded,
             engine,
             models=names or (_name_of(tokenizer.name),),
-            eos_token_ids=_eos_token_ids(tokenizer.name, loaded),
+            eos_token_ids=eos_token_ids or _eos_token_ids(tokenizer.name, loaded),
             reasoning_markers=reasoning_markers,
             api_keys=api_keys,
             hosts=_hosts(host, allow_hosts),

@@ -163,6 +163,15 @@ stop_option = click.option(
     help=r"End before this text; may be given several times. \n, \t and \\ are escapes.",
 )
 
+eos_option = click.option(
+    "--eos-id",
+    "eos_token_ids",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="ID",
+    help="End at this id, the model's end of sequence; may be given several times.",
+)
+
 _STOPS = {
     "stop": stop_option,
     "stop_token_ids": click.option(
@@ -173,14 +182,7 @@ _STOPS = {
         metavar="ID",
         help="End at this id; may be given several times.",
     ),
-    "eos_token_ids": click.option(
-        "--eos-id",
-        "eos_token_ids",
-        type=click.IntRange(min=0),
-        multiple=True,
-        metavar="ID",
-        help="End at this id, the model's end of sequence; may be given several times.",
-    ),
+    "eos_token_ids": eos_option,
     "stop_regex": click.option(
         "--stop-regex",
         multiple=True,

@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from tests.cli.running import DEMO_TEXT, root_context, run
+from tests.cli.running import DEMO_TEXT, LIBRARY, root_context, run
 from tests.server.serving import DEMO, tokenizer_in
 
 MODULE = """
@@ -100,6 +100,19 @@ def test_without_an_engine_the_text_of_the_demo_is_replayed(
         assert (found["model"], found["choices"][0]["finish_reason"]) == ("demo", "stop")
         assert "behind a proxy" in http.get("/").text
         assert http.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_end_of_sequence_ids_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They replace those of the model's files."""
+    made: list[Any] = []
+    monkeypatch.setattr("uvicorn.run", lambda application, **_: made.append(application))
+    text = DEMO_TEXT.rstrip("\n")
+    ids = LIBRARY.encode(text).ids
+    for options in ([], ["--eos-id", str(ids[5]), "--eos-id", str(ids[4])]):
+        run(monkeypatch, "serve", "--rate", "0", *options)
+        with TestClient(made.pop(), base_url="http://localhost") as http:
+            found = http.post("/v1/completions", json={"prompt": "Hi"}).json()
+            assert found["choices"][0]["text"] == (LIBRARY.decode(ids[:4]) if options else text)
 
 
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
