@@ -189,6 +189,12 @@ _STOPS = {
         metavar="PATTERN",
         help="End before a match of this regular expression; may be given several times.",
     ),
+    "max_match_length": click.option(
+        "--max-match-length",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="The most characters of a match of --stop-regex; needed for patterns such as 'a+'.",
+    ),
     "ignore_stops_between": click.option(
         "--ignore-stops-between",
         type=(stop_text, stop_text),
