@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from streamdec.cli import shared
+from streamdec.errors import StreamdecError
 from streamdec.jsonl import utf8_text
 from streamdec.preflight.eos_sources import EosSources
 from streamdec.preflight.snapshot import Snapshot
@@ -149,18 +150,22 @@ def serve(
     if not api_keys and not _is_loopback(host):
         message = f"Warning: anyone who can reach {host} can use the server. Set {VARIABLE}."
         shared.tell(message)
-    uvicorn.run(
-        application,
-        host=host,
-        port=port,
-        access_log=False,
-        lifespan="on",
-        ws="none",
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=_IDLE_SECONDS,
-        timeout_graceful_shutdown=grace,
-    )
+    try:
+        uvicorn.run(
+            application,
+            host=host,
+            port=port,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=grace,
+        )
+    except SystemExit as error:  # uvicorn has logged the reason
+        why = f"the server did not start on {host}, port {port}; the messages above say why"
+        raise StreamdecError(why) from error
 
 
 def _engine(name: str | None, tokenizer: LoadedTokenizer, text: Path | None, rate: float) -> Engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,26 @@ def test_running_streams_end_before_the_process(tmp_path: Path) -> None:
         assert process.wait(20) == 0
         assert (tmp_path / "closed").exists()
         assert not (tmp_path / "alive").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+def test_an_address_that_cannot_be_bound_is_an_error(host: str, tmp_path: Path) -> None:
+    """The port is in use; no interface has the host, which is for documentation (RFC 5737)."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [sys.executable, "-m", "streamdec", "serve", "--host", host, "--port", port],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    *others, last = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert last.startswith(f"Error: the server did not start on {host}, port {port};")
+    assert any("while attempting to bind on address" in line for line in others)
 
 
 def test_without_an_engine_the_text_of_the_demo_is_replayed(
