@@ -66,13 +66,13 @@ def decode_files(
 def check_files(pairs: Iterable[tuple[Path, Path]], *, overwrite: bool) -> None:
     """Raise SourceError or OSError for files that ``decode_files`` cannot decode."""
     for source, target in pairs:
+        if not stat.S_ISREG(source.stat().st_mode):
+            raise SourceError(f"{source}: not a file; devices and pipes are not read")
         for path in (source, target):
             if suffix_of(path) is None:
                 raise SourceError(f"{path}: unknown suffix; expected {', '.join(SUFFIXES)}")
         if suffix_of(source) != suffix_of(target):
             raise SourceError(f"{target}: expected the suffix of the input, {suffix_of(source)}")
-        if not stat.S_ISREG(source.stat().st_mode):
-            raise SourceError(f"{source}: not a file; devices and pipes are not read")
         if not os.path.lexists(target):
             continue
         if target.is_symlink() or not target.is_file():

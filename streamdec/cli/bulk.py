@@ -18,7 +18,7 @@ from streamdec.errors import SourceError, TokenIdError
 @click.command()
 @shared.tokenizer_argument()
 @click.argument("source", metavar="INPUT", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUTPUT", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUTPUT", type=click.Path())
 @click.option(
     "--column",
     default="token_ids",
@@ -43,7 +43,7 @@ from streamdec.errors import SourceError, TokenIdError
 def bulk(
     tokenizer: shared.Source,
     source: Path,
-    target: Path,
+    target: str,
     column: str,
     prefix: str,
     skip_special_tokens: bool,
@@ -55,7 +55,8 @@ def bulk(
 
     All other columns are kept. INPUT is a file or a folder, and OUTPUT is the same, with the same
     suffixes. The suffix of a file is its format: .parquet, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz.
-    A folder is read with its sub-folders, without links and names that begin with "." or "_".
+    A folder is read with its sub-folders, without links and names that begin with "." or "_"
+    (except partitions, such as "_day=1").
 
     Each text equals the tokenizer's own decode of the row. A bad row or file ends the command with
     exit status 1. With an option of stops, each text ends at its stop, and the output has the
@@ -109,12 +110,13 @@ def bulk(
     shared.write(f"{said}\n")
 
 
-def _pairs(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+def _pairs(source: Path, named: str) -> Iterator[tuple[Path, Path]]:
     """Yield each file to read, and the file to write for it."""
     from streamdec.bulk.formats import SUFFIXES, suffix_of
 
+    target = Path(named)  # which drops a slash at the end
     if not source.is_dir():
-        is_folder = target.is_dir() or str(target).endswith(os.sep)
+        is_folder = target.is_dir() or named.endswith(("/", os.sep))
         yield source, target / source.name if is_folder else target
         return
     if target.exists() and not target.is_dir():
