@@ -206,7 +206,7 @@ def _openai_message(
         # vLLM reads both names, and gives templates both.
         reasoning = data.get("reasoning") or data.get("reasoning_content")
         data |= {"reasoning": reasoning, "reasoning_content": reasoning}
-    data["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(calls)] or None
+    data["tool_calls"] = [*map(_tool_call, calls)] or None
     return {key: value for key, value in data.items() if value is not None}
 
 
@@ -241,7 +241,7 @@ def _part(part: Any, index: int) -> dict[str, Any]:
     return {"type": medium} if medium in _MEDIA else part
 
 
-def _tool_call(call: Any, index: int) -> Any:
+def _tool_call(call: Any) -> Any:
     function = call.get("function")
     if not isinstance(function, dict):
         return call
@@ -250,9 +250,7 @@ def _tool_call(call: Any, index: int) -> Any:
         try:
             arguments = json.loads(arguments) if arguments.strip() else {}
         except ValueError:
-            name = function.get("name")
-            warn(
-                f"the arguments of tool call {index} ({name!r:.60}) are not JSON; they become {{}}"
-            )
+            # The same text for all requests, because Python keeps each text that it has shown.
+            warn("the arguments of a tool call are not JSON; they become {}")
             arguments = {}
     return {**call, "function": {**function, "arguments": arguments or {}}}

@@ -82,10 +82,17 @@ def test_a_message_becomes_what_a_template_takes(
     assert openai_messages([given], **options) == [expected]
 
 
-@pytest.mark.parametrize("given", ['{"city": ', "Paris"])
-def test_tool_arguments_that_are_not_json_become_empty_with_a_warning(given: str) -> None:
-    with pytest.warns(StreamdecWarning, match=r"arguments of tool call 0 \('f'\) are not JSON"):
-        assert openai_messages([called(given)]) == [called({}, content="")]
+def test_tool_arguments_that_are_not_json_become_empty_with_a_warning() -> None:
+    """It has one text, of which nothing is the client's: Python keeps every text."""
+    messages = [called('{"city": '), called("Paris")]
+    messages[1]["tool_calls"] = [{"function": {"name": name, "arguments": "{"}} for name in "ab"]
+    with pytest.warns(StreamdecWarning) as warned:
+        first, second = openai_messages(messages)
+    assert first == called({}, content="")
+    assert [each["function"]["arguments"] for each in second["tool_calls"]] == [{}, {}]
+    assert [str(each.message) for each in warned] == [
+        "the arguments of a tool call are not JSON; they become {}"
+    ] * 3
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
