@@ -29,6 +29,9 @@ from streamdec.chat.rendering import (
 from streamdec.children.serving import requests, write_answer
 from streamdec.errors import ChatTemplateError
 
+_CODECS = """ascii latin-1 cp1252 idna punycode unicode-escape raw-unicode-escape utf-7 utf-8
+utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be"""
+
 
 def serve(setup: dict[str, Any]) -> None:
     """Answer the requests about one template until standard input ends."""
@@ -58,10 +61,8 @@ def serve(setup: dict[str, Any]) -> None:
         except ChatTemplateError as error:
             answer = _told(error)
         except MemoryError:
-            answer = {
-                "error": "the template was stopped: it took too much memory",
-                "code": RESOURCE_LIMIT,
-            }
+            problem = "the template was stopped: it took too much memory"
+            answer = {"error": problem, "code": RESOURCE_LIMIT}
         write_answer(sys.stdout.buffer, answer, body)
 
 
@@ -91,10 +92,10 @@ def _told(error: ChatTemplateError) -> dict[str, Any]:
 
 def _refuse_resources() -> None:
     """Refuse new descriptors and new processes, where the system can do so."""
-    # jinja2 and Python would import these later, when no file can be opened.
-    for module in ("jinja2.constants", "jinja2.debug", "textwrap", "unicodedata", "pprint"):
+    # jinja2, markupsafe and Python would import these later, when no file can be opened.
+    for module in ("jinja2.constants", "jinja2.debug", "textwrap", "unicodedata", "pprint", "html"):
         import_module(module)
-    for codec in ("ascii", "latin-1", "unicode-escape", "utf-8", "utf-16", "utf-32"):
+    for codec in _CODECS.split():
         codecs.lookup(codec)
     with suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows

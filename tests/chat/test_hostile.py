@@ -231,6 +231,19 @@ def test_a_child_renders_what_this_process_renders(pool: ChildPool) -> None:
     assert idle(pool) == first, "the child was kept"
 
 
+def test_what_is_imported_late_is_there_in_a_child(pool: ChildPool) -> None:
+    """A child cannot open the files of modules, so it imports them before its first rendering."""
+    codecs = """ascii latin-1 cp1252 idna punycode unicode-escape raw-unicode-escape utf-7 utf-8
+    utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be""".split()
+    template = (
+        "{{ '<b>a &amp; b</b>'|striptags }}{{ '&eacute;'|safe|striptags }}"
+        "{{ ('&lt;'|safe).unescape() }}{{ lipsum(1) is string }}{{ [1]|pprint }}"
+        "{{ 'a b'|wordwrap(1) }}{% for c in codecs %}{{ 'b'.encode(c).decode(c) }}{% endfor %}"
+    )
+    expected = "a & bé<True[1]a\nb" + "b" * len(codecs)
+    assert rendered(pool, template, codecs=codecs)[0] == expected
+
+
 def test_an_error_of_the_template_is_passed_on_and_the_child_is_kept(pool: ChildPool) -> None:
     template = "{% if x %}\n{{ raise_exception('no ' ~ x) }}{% endif %}{{ 1 / x }}"
     with pytest.raises(ChatTemplateError) as raised:
