@@ -12,14 +12,14 @@ import secrets
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, move_on_after, sleep, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -50,6 +50,7 @@ from streamdec.server.requests import (
     read_message,
 )
 from streamdec.server.samples import Samples
+from streamdec.streams.async_closing import CLOSING_SECONDS
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -188,19 +189,17 @@ class _Server:
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Run the engine's own lifespan, and record metrics, while the server runs."""
-        async with getattr(self._engine, "lifespan", nullcontext)():
-            try:
+        """Run the engine's own lifespan and record metrics, until all requests have ended."""
+        async with getattr(self._engine, "lifespan", nullcontext)(), AsyncExitStack() as ending:
+            with suppress(MissingExtraError):
                 client = library("prometheus_client", "prometheus")
-            except MissingExtraError:
-                yield
-                return
-            self._registry = client.CollectorRegistry()
-            remove = add_hook(PrometheusMetrics(self._registry))
-            try:
-                yield
-            finally:
-                remove()
+                self._registry = client.CollectorRegistry()
+                ending.callback(add_hook(PrometheusMetrics(self._registry)))
+            yield
+            # uvicorn does not wait for the requests that it cancels.
+            with move_on_after(CLOSING_SECONDS + 1):
+                while self.num_requests:  # noqa: ASYNC110 (as uvicorn waits)
+                    await sleep(0.05)
 
     def check_key(self, request: Request) -> None:
         """Raise RequestError if the server has keys and ``request`` has none of them."""

@@ -23,8 +23,10 @@ from tests.server.serving import DEMO, tokenizer_in
 
 MODULE = """
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
+import anyio
 
 class Hanging:
     @asynccontextmanager
@@ -39,7 +41,19 @@ class Hanging:
                 yield token_id
             await asyncio.Event().wait()
         finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.sleep(0.3)
             Path("closed").touch()
+
+def plain(prompt, params):
+    try:
+        yield from prompt
+        while True:
+            time.sleep(0.05)
+            yield prompt[0]
+    finally:
+        time.sleep(0.3)
+        Path("closed").touch()
 """
 
 
@@ -66,25 +80,33 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
         process.communicate()
 
 
-def test_running_streams_end_before_the_process(tmp_path: Path) -> None:
-    """After Ctrl-C they may continue for the grace; then they are cut, and engines closed."""
+@pytest.mark.parametrize(
+    ("engine", "sent"), [("Hanging", signal.SIGINT), ("plain", signal.SIGTERM)]
+)
+def test_running_streams_end_before_the_process(
+    tmp_path: Path, engine: str, sent: signal.Signals
+) -> None:
+    """After a signal they may continue for the grace; then they are cut, and engines closed.
+
+    The process waits until they have closed.
+    """
     (tmp_path / "mine.py").write_text(MODULE)
-    options = (str(DEMO), "--engine", "mine:Hanging", "--grace", "1", "--model", "named")
+    options = (str(DEMO), "--engine", f"mine:{engine}", "--grace", "1", "--model", "named")
     with (
         serving(tmp_path, *options) as (process, url),
         httpx.Client(base_url=url, timeout=20, verify=False) as http,
     ):
-        assert (tmp_path / "alive").exists()
+        assert (tmp_path / "alive").exists() is (engine == "Hanging")
         assert http.get("/").status_code == 404  # with an engine there is no page
         body = {"prompt": "One two", "stream": True, "model": "named"}
         with http.stream("POST", "/v1/completions", json=body) as response:
             lines = response.iter_lines()
             next(lines)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
             assert not (tmp_path / "closed").exists()
             with contextlib.suppress(httpx.RemoteProtocolError):
                 assert "data: [DONE]" not in [*lines]
-        assert process.wait(20) == 0
+        assert process.wait(20) in (0, -sent)
         assert (tmp_path / "closed").exists()
         assert not (tmp_path / "alive").exists()
 
