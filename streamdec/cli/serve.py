@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 
 import click
@@ -133,6 +134,8 @@ def serve(
     if engine_name is not None and given is ParameterSource.DEFAULT:
         # The ids of the engine would be decoded with the tokenizer of another model.
         raise click.UsageError("--engine needs TOKENIZER, that of the engine's model")
+    if not api_keys and os.environ.get(VARIABLE):
+        raise click.UsageError(f"{VARIABLE} has no key, only spaces; set a key, or unset it")
     uvicorn = library("uvicorn", "server", "the server needs")
     loaded = tokenizer.load()
     engine = _engine(engine_name, loaded, text, rate)

@@ -166,6 +166,10 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv("STREAMDEC_API_KEY", said)
         context = serve.make_context("serve", [], parent=root_context())
         assert context.params["api_keys"] == keys
+    monkeypatch.setenv("STREAMDEC_API_KEY", " ")
+    result = run(monkeypatch, "serve")
+    assert result.status == 2
+    assert "STREAMDEC_API_KEY has no key" in result.err
 
 
 def test_only_local_host_names_reach_a_local_server() -> None:
