@@ -90,10 +90,8 @@ def cut_at_mark(rendered: str, text: str) -> str:
     """Return ``rendered`` up to the mark after ``text``; raises ChatTemplateError."""
     mark = _TAG.strip()
     if mark not in rendered or text.strip() not in rendered:
-        raise ChatTemplateError(
-            "continue_final_message: the template changes the text of the last message: "
-            f"{text.strip()!r:.200}"
-        )
+        problem = f"the template changes the text of the last message: {text.strip()!r:.200}"
+        raise ChatTemplateError(f"continue_final_message: {problem}")
     end = rendered.rindex(mark)
     if rendered.startswith(_TAG, end):
         return rendered[:end]
@@ -194,6 +192,8 @@ def _openai_message(
         raise ValueError("role is missing")
     if not isinstance(data["role"], str):
         raise TypeError(f"role must be a string, not {type(data['role']).__name__}")
+    if not isinstance(calls, (list, tuple)) or not all(isinstance(each, dict) for each in calls):
+        raise TypeError("tool_calls must be a list of dicts")
     # In place of content, an assistant's message may have calls, reasoning or a refusal.
     others = data.keys() - {"role", "name", "tool_calls"} if data["role"] == "assistant" else ()
     if "content" not in data and not calls and not others:

@@ -349,5 +349,5 @@ async def _error_response(request: Request, error: Exception) -> Response:
         found = error
     else:
         found = RequestError(openai.FAILED, status=500, code="error")
-    body = found.body(is_anthropic=request.url.path.endswith("/v1/messages"))
+    body = found.body(is_anthropic="/v1/messages" in request.url.path)
     return JSONResponse(body, status_code=found.status, headers=found.headers)

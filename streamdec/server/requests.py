@@ -6,6 +6,7 @@ or the conversation. A wrong field is a :class:`RequestError` that names it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -255,6 +256,8 @@ def _stops(fields: Fields, name: str, limits: ServerLimits) -> list[str]:
         raise RequestError(f"{name} must be {wanted}", param=name)
     return stops
 
+    if re.search("[\ud800-\udfff]", "".join(stops)):
+        raise RequestError(f"{name} has a lone surrogate, half of a character", param=name)
 
 def _stop_ids(fields: Fields, known: Known) -> list[int]:
     ids = fields.get("stop_token_ids") or []

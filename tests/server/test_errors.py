@@ -59,6 +59,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "guided_regex": "a+"}, "guided_regex", "does not support it"),
         ({"prompt": "a", "detokenize": False}, "detokenize", "does not support it"),
         ({"prompt": "a", "ignore_eos": 1}, "ignore_eos", "true or false"),
+        ({"prompt": "a", "stop": ["a", "b\ud800"]}, "stop", "has a lone surrogate"),
         ({"prompt": "a", "temperature": "hot"}, "temperature", "a number from 0 to 2"),
         ({"prompt": "a", "top_p": 1.1}, "top_p", "a number from 0 to 1"),
         ({"prompt": "a", "presence_penalty": -2.1}, "presence_penalty", "a number from -2 to 2"),
@@ -106,6 +107,11 @@ def test_a_completion_that_is_wrong(
             {"messages": HI, "chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
             "messages",
             "must not have 'chat_template'",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [5]}]},
+            "messages",
+            "tool_calls must be a list of dicts",
         ),
         (
             {"messages": HI, "response_format": {"type": "json_object"}},
@@ -208,6 +214,8 @@ def test_an_engine_that_fails(server: Served, path: str, then: str, is_plain: bo
     assert whole.status_code == 500
     # uvicorn closes the connection after the error of the response.
     streamed = httpx.post(f"{server.url}{path}", json=body | {"stream": True})
+    body = server.post(f"{MESSAGES}/batches").json()
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
     *texts, last = events_in(streamed.text)
     kind = "api_error" if path == MESSAGES else "server_error"
     assert whole.json()["error"]["type"] == last["error"]["type"] == kind
