@@ -178,7 +178,7 @@ def _generation(
         max_tokens=max_tokens,
         min_tokens=conditions.min_tokens,
         top_k=fields.integer("top_k", -1, 1 << 31),
-        seed=fields.integer("seed", -_SEEDS, _SEEDS - 1),
+        seed=fields.integer("seed", -_SEEDS, _SEEDS - n),
         logprobs=logprobs,
         stop_token_ids=conditions.stop_token_ids,
         eos_token_ids=() if conditions.ignore_eos else conditions.eos_token_ids,

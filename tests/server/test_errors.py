@@ -76,6 +76,7 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": [1] * 2_001}, "prompt", "tokens, and the limit is 2000"),
         ({"prompt": "a\ud800"}, "prompt", "cannot be encoded"),
         ({"prompt": "a", "stream_options": 1}, "stream_options", "an object"),
+        ({"prompt": "a", "seed": (1 << 63) - 2, "n": 3}, "seed", f"to {(1 << 63) - 3}"),
     ],
 )
 def test_a_completion_that_is_wrong(
