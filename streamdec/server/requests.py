@@ -28,7 +28,7 @@ _REFUSED = frozenset({
     # the form of the answer
     "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
     "json_schema", "regex", "ebnf", "output_config", "audio", "functions", "suffix", "echo",
-    "prompt_logprobs",
+    "prompt_logprobs", "logprob_token_ids", "return_tokens_as_token_ids",
     # the prompt
     "prompt_embeds", "input_ids", "input_embeds", "truncate_prompt_tokens", "documents",
     "chat_template", "continue_final_message",
@@ -36,16 +36,18 @@ _REFUSED = frozenset({
     "use_beam_search", "bad_words", "allowed_token_ids", "logit_bias", "logits_processors",
     "custom_logit_processor", "lora_path", "thinking_token_budget", "repetition_detection",
     "ignore_stops_between", "starts_inside", "stop_regex", "stop_strings", "stops", "no_stop_trim",
-    "max_new_tokens", "min_new_tokens", "sampling_seed",
+    "max_new_tokens", "min_new_tokens", "sampling_seed", "max_output_tokens", "max_length",
+    "sampling_params", "extra_body", "vllm_xargs",
 })  # fmt: skip
 """Parameters of OpenAI, vLLM and SGLang that would change the answer and are not supported. Only
 null, false and empty values are accepted."""
 _FIXED: Mapping[str, Any] = MappingProxyType({
     "response_format": {"type": "text"}, "modalities": ["text"], "best_of": 1, "detokenize": True,
     "include_reasoning": True, "separate_reasoning": True, "add_special_tokens": True,
-    "add_generation_prompt": True,
+    "add_generation_prompt": True, "spaces_between_special_tokens": True, "verbosity": "medium",
+    "length_penalty": 1, "web_search_options": None, "eos_token_id": None,
 })  # fmt: skip
-"""Such parameters that have one value which changes nothing."""
+"""Such parameters with the one value that changes nothing. None: only null is accepted."""
 _NOT_OPENAI = _REFUSED | {"stop_sequences"}
 _NOT_ANTHROPIC = _REFUSED | {"n", "logprobs", "top_logprobs", "stop", "container"}
 
@@ -254,10 +256,10 @@ def _stops(fields: Fields, name: str, limits: ServerLimits) -> list[str]:
     ):
         wanted = f"at most {limits.stops} strings of 1 to {most} characters"
         raise RequestError(f"{name} must be {wanted}", param=name)
-    return stops
-
     if re.search("[\ud800-\udfff]", "".join(stops)):
         raise RequestError(f"{name} has a lone surrogate, half of a character", param=name)
+    return stops
+
 
 def _stop_ids(fields: Fields, known: Known) -> list[int]:
     ids = fields.get("stop_token_ids") or []

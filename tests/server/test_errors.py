@@ -15,6 +15,14 @@ JSON = {"content-type": "application/json"}
 COMPLETIONS, CHAT, MESSAGES = "/v1/completions", "/v1/chat/completions", "/v1/messages"
 HI = [{"role": "user", "content": "Hi"}]
 
+UNSUPPORTED: dict[str, Any] = {
+    "detokenize": False, "spaces_between_special_tokens": False, "return_tokens_as_token_ids": True,
+    "verbosity": "low", "web_search_options": {}, "length_penalty": 0.8, "logprob_token_ids": [1],
+    "vllm_xargs": {"a": 1}, "extra_body": {"top_k": 1}, "sampling_params": {"n": 2},
+    "eos_token_id": 0, "max_output_tokens": 1, "max_length": 1,
+}  # fmt: skip
+"""Fields that would change the answer, with such a value."""
+
 
 def checked(response: Any, status: int) -> dict[str, Any]:
     """The error of a response, which is as OpenAI's API has it."""
@@ -51,20 +59,24 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": "a", "stop": {"a": 1}}, "stop", "at most 4 strings"),
         ({"prompt": "a", "stop": ["a"] * 5}, "stop", "at most 4 strings"),
         ({"prompt": "a", "stop": "a" * 41}, "stop", "1 to 40 characters"),
+        ({"prompt": "a", "stop": ["a", "b\ud800"]}, "stop", "has a lone surrogate"),
         ({"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "at most 4 token ids from 0"),
         ({"prompt": "a", "stop_token_ids": [1] * 5}, "stop_token_ids", "at most 4 token ids"),
         ({"prompt": "a", "stop_sequences": ["a"]}, "stop_sequences", "does not support it"),
         ({"prompt": "a", "stop_regex": "(a+)+b"}, "stop_regex", "does not support it"),
         ({"prompt": "a", "echo": True}, "echo", "does not support it"),
         ({"prompt": "a", "guided_regex": "a+"}, "guided_regex", "does not support it"),
-        ({"prompt": "a", "detokenize": False}, "detokenize", "does not support it"),
+        *(
+            ({"prompt": "a", name: value}, name, "does not support it")
+            for name, value in UNSUPPORTED.items()
+        ),
         ({"prompt": "a", "ignore_eos": 1}, "ignore_eos", "true or false"),
-        ({"prompt": "a", "stop": ["a", "b\ud800"]}, "stop", "has a lone surrogate"),
         ({"prompt": "a", "temperature": "hot"}, "temperature", "a number from 0 to 2"),
         ({"prompt": "a", "top_p": 1.1}, "top_p", "a number from 0 to 1"),
         ({"prompt": "a", "presence_penalty": -2.1}, "presence_penalty", "a number from -2 to 2"),
         ({"prompt": "a", "temperature": float("nan")}, "temperature", "a number from 0 to 2"),
         ({"prompt": "a", "seed": 1 << 63}, "seed", "an integer"),
+        ({"prompt": "a", "seed": (1 << 63) - 2, "n": 3}, "seed", f"to {(1 << 63) - 3}"),
         ({"prompt": "a", "stream": 1}, "stream", "true or false"),
         (
             {"prompt": "a", "stream_options": {"include_usage": True}},
@@ -76,7 +88,6 @@ def checked(response: Any, status: int) -> dict[str, Any]:
         ({"prompt": [1] * 2_001}, "prompt", "tokens, and the limit is 2000"),
         ({"prompt": "a\ud800"}, "prompt", "cannot be encoded"),
         ({"prompt": "a", "stream_options": 1}, "stream_options", "an object"),
-        ({"prompt": "a", "seed": (1 << 63) - 2, "n": 3}, "seed", f"to {(1 << 63) - 3}"),
     ],
 )
 def test_a_completion_that_is_wrong(
@@ -98,6 +109,11 @@ def test_a_completion_that_is_wrong(
         ({"messages": [{"role": "king", "content": "Hi"}]}, "messages", "no such role: king"),
         ({"messages": [{"role": "user"}]}, "messages", "content is missing"),
         (
+            {"messages": [{"role": "assistant", "tool_calls": [5]}]},
+            "messages",
+            "tool_calls must be a list of dicts",
+        ),
+        (
             {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
             "messages",
             "only text",
@@ -108,11 +124,6 @@ def test_a_completion_that_is_wrong(
             {"messages": HI, "chat_template_kwargs": {"chat_template": "{{ 1 }}"}},
             "messages",
             "must not have 'chat_template'",
-        ),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [5]}]},
-            "messages",
-            "tool_calls must be a list of dicts",
         ),
         (
             {"messages": HI, "response_format": {"type": "json_object"}},
@@ -165,6 +176,9 @@ def test_fields_that_change_nothing_are_accepted(server: Served) -> None:
         "suffix": "",
         "response_format": {"type": "text"},
         "tool_choice": "auto",
+        "verbosity": "medium",
+        "length_penalty": 1,
+        "spaces_between_special_tokens": True,
     }
     response = server.post(**body)
     assert (response.status_code, response.json()["choices"][0]["text"]) == (200, "One")
@@ -200,6 +214,8 @@ def test_anthropics_errors_have_its_form(server: Served) -> None:
     assert body["error"]["type"] == "not_found_error"
     body = server.post(MESSAGES, messages=HI, max_tokens=3, stop_sequences=[""]).json()
     assert "stop_sequences must be" in body["error"]["message"]
+    body = server.post(f"{MESSAGES}/batches").json()
+    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
 
 
 @pytest.mark.parametrize("is_plain", [False, True])
@@ -215,8 +231,6 @@ def test_an_engine_that_fails(server: Served, path: str, then: str, is_plain: bo
     assert whole.status_code == 500
     # uvicorn closes the connection after the error of the response.
     streamed = httpx.post(f"{server.url}{path}", json=body | {"stream": True})
-    body = server.post(f"{MESSAGES}/batches").json()
-    assert (body["type"], body["error"]["type"]) == ("error", "not_found_error")
     *texts, last = events_in(streamed.text)
     kind = "api_error" if path == MESSAGES else "server_error"
     assert whole.json()["error"]["type"] == last["error"]["type"] == kind
