@@ -42,25 +42,20 @@ MODEL = (
 )
 LETTERS = ("a", "b", "\u2581")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-OTHER = frozenset(
-    (
-        *("HerbertTokenizer", "LayoutLMv2Tokenizer", "LayoutLMv3Tokenizer", "LayoutXLMTokenizer"),
-        *("MBartTokenizer", "MBart50Tokenizer"),  # ids of codes that are not in the vocabulary
-        *("RemBertTokenizer", "UdopTokenizer"),  # tokens around a text depend on the file
-    )
-)
+OTHER = {
+    *("HerbertTokenizer", "LayoutLMv2Tokenizer", "LayoutLMv3Tokenizer", "LayoutXLMTokenizer"),
+    *("MBartTokenizer", "MBart50Tokenizer"),  # ids of codes that are not in the vocabulary
+    *("RemBertTokenizer", "UdopTokenizer"),  # tokens around a text depend on the file
+}
 """Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds."""
-HARMLESS = frozenset(
-    (
-        *("vocab", "merges", "vocab_file", "merges_file", "_spm_precompiled_charsmap"),
-        *("clean_up_tokenization_spaces", "use_default_system_prompt", "errors"),
-        *("model_max_length", "return_token_type_ids", "token_type_ids_pattern", "entity_vocab"),
-        *("max_entity_length", "max_mention_length"),
-        # These tokens are added by streamdec.
-        *("additional_special_tokens", "extra_special_tokens", "add_bos_token", "add_eos_token"),
-    )
-)
-"""Parameters of classes that change neither what they build nor its ids and text."""
+HARMLESS = {
+    *("vocab", "merges", "vocab_file", "merges_file", "_spm_precompiled_charsmap"),
+    *("clean_up_tokenization_spaces", "use_default_system_prompt", "errors", "entity_vocab"),
+    *("model_max_length", "return_token_type_ids", "token_type_ids_pattern"),
+    *("max_entity_length", "max_mention_length"),
+    *("additional_special_tokens", "extra_special_tokens", "add_bos_token", "add_eos_token"),
+}
+"""Parameters that change neither ids nor text, or whose tokens streamdec adds itself."""
 OWN_DECODE = ("CLIPTokenizer", "CodeGenTokenizer")
 """Classes whose own way to decode is imitated; that of CodeGen only has more options."""
 

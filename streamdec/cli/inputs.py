@@ -105,12 +105,10 @@ class Input:
             if kind is list and isinstance(value, list):
                 check_is_row(value)
         except ValueError as error:
-            message = str(error)
+            why = str(error)
             if kind is list and re.fullmatch(rb"[0-9][0-9\s,]*", row):
-                message += (
-                    "; a name that ends in .jsonl is for JSON, so use another one for plain ids"
-                )
-            raise SourceError(message) from error
+                why += "; a name that ends in .jsonl is for JSON, so use another one for plain ids"
+            raise SourceError(why) from error
         what = ""
         if isinstance(value, dict):
             if self.field not in value:
