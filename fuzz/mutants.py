@@ -319,8 +319,8 @@ MUTANTS = (
     _core(
         "15: each alternative that matches nothing is followed",
         "patterns/compile",
-        "beginnings = dict.fromkeys(",
-        "beginnings = list(",
+        "ways = dict.fromkeys(",
+        "ways = list(",
         ("tests/core/patterns", "tests/test_security_bounds.py"),
     ),
     _core(

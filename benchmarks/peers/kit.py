@@ -36,8 +36,8 @@ class Kit:
     def __init__(self, folder: Path, *, names_specials: bool = False) -> None:
         self.folder = folder
         self._names_specials = names_specials
-        """Whether transformers' tokenizers are told the special tokens. For the benchmark they are
-        not: transformers looks all of them up at each call, while engines keep them."""
+        """Whether transformers' tokenizers get the list of special tokens. In the benchmark they
+        do not: they would look all of them up at each call, and engines keep them."""
         self._tokenizers: dict[Path, Any] = {}
         self._defined: dict[tuple[str, str, tuple[str, ...]], dict[str, Any]] = {}
 

@@ -353,7 +353,11 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
     found = _kept.get(tuple(key))
     if found is None:
         found = StopConditions(**options)
-        if len(shown(key, _LONGEST_KEPT + 1)) <= _LONGEST_KEPT:
+        try:
+            is_short = len(repr(key)) <= _LONGEST_KEPT
+        except ValueError:  # an integer of too many digits
+            is_short = False
+        if is_short:
             if len(_kept) >= _MOST_KEPT:
                 _kept.clear()
             _kept[tuple(key)] = found

@@ -88,14 +88,8 @@ class StopState(dict[str, "Effect | None"]):
     """
 
     __slots__ = (
-        "_stops",
-        "alert",
-        "first_letters",
-        "is_settled",
-        "jailed",
-        "letters",
-        "section",
-        "seen",
+        *("_stops", "alert", "first_letters", "is_settled"),
+        *("jailed", "letters", "section", "seen"),
     )
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:

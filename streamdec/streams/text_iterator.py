@@ -47,19 +47,17 @@ class TextIterator(BaseStream[M]):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
         self._closing = Closing(reading, outputs, on_stop)
-        self._chunks: Any = _chunks(
-            reading, iter(()) if reading.is_over else outputs, self._closing
-        )
+        self._chunks: Generator[Chunk, None, None] | Parts
+        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
         if has_sections(decoder):
             self._chunks = Parts(self._chunks, reading)
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
-        chunks: Iterator[Chunk] = self._chunks
-        return chunks
+        return self._chunks
 
     def __next__(self) -> Chunk:
-        return next(iter(self))
+        return next(self._chunks)
 
     def close(self) -> None:
         """Close the source, if it is still open. There are no more chunks afterwards.

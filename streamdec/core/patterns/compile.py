@@ -236,10 +236,8 @@ class _Builder:
                 return self.node(graph.READ, bit, then)
             case "BRANCH":
                 # Those that need no nodes all lead to ``then``.
-                beginnings = dict.fromkeys(
-                    self._add(each, flags, follow, then) for each in value[1]
-                )
-                return self.node(graph.FORK, None, *beginnings) if len(beginnings) > 1 else then
+                ways = dict.fromkeys(self._add(each, flags, follow, then) for each in value[1])
+                return self.node(graph.FORK, None, *ways) if len(ways) > 1 else then
             case "SUBPATTERN":
                 _, add, remove, inner = value
                 if add & (re.ASCII | re.UNICODE):  # one replaces the other
