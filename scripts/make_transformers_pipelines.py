@@ -39,6 +39,7 @@ PARTS = ("normalizer", "pre_tokenizer", "decoder")
 MODEL = (
     *("type", "dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"),
     *("continuing_subword_prefix", "end_of_word_suffix", "max_input_chars_per_word"),
+    "unk_id",
 )
 LETTERS = ("a", "b", "\u2581")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -46,8 +47,10 @@ OTHER = {
     *("HerbertTokenizer", "LayoutLMv2Tokenizer", "LayoutLMv3Tokenizer", "LayoutXLMTokenizer"),
     *("MBartTokenizer", "MBart50Tokenizer"),  # ids of codes that are not in the vocabulary
     *("RemBertTokenizer", "UdopTokenizer"),  # tokens around a text depend on the file
+    *("BigBirdTokenizer", "PegasusTokenizer"),  # not tried
 }
-"""Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds."""
+"""Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds, or that
+were not tried."""
 HARMLESS = {
     *("vocab", "merges", "vocab_file", "merges_file", "_spm_precompiled_charsmap"),
     *("clean_up_tokenization_spaces", "use_default_system_prompt", "errors", "entity_vocab"),
@@ -98,7 +101,7 @@ class Maker:
         names = [*map(placeholder, roles), *LETTERS]
         vocab: Any = {name: i for i, name in enumerate(names)}
         if self.kind == "Unigram":
-            vocab = [(name, -1.0) for name in names]
+            vocab = [(name, 0.0) for name in (*LETTERS, *names[: len(roles)])]
         arguments: dict[str, Any] = {"vocab": vocab}
         if self.kind == "BPE":
             arguments["merges"] = []
@@ -122,7 +125,12 @@ class Maker:
         """Return what the class builds, without the vocabulary."""
         data = self.parts(self.built(options))
         found = {part: data[part] for part in PARTS}
-        found["model"] = {key: data["model"][key] for key in MODEL if key in data["model"]}
+        model = data["model"]
+        found["model"] = {key: model[key] for key in MODEL if key in model}
+        if model["type"] == "Unigram":
+            name, _ = model["vocab"][model["unk_id"]]
+            if name == placeholder("unk_token"):  # it looks for the id of the text
+                found["model"]["unk_id"] = None
         return found
 
     def pipelines(self) -> tuple[dict[str, Any], list[Any]]:

@@ -12,7 +12,7 @@ code of the folder makes the tokenizer, they are errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def apply_config(
     tokens = assembled
     if tokens is None:
         tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
-    name, pipeline, made = tokens.chosen.name, tokens.pipeline, tokenizer
+    name, pipeline = tokens.chosen.name, tokens.pipeline
     not_followed = "; ".join(_not_followed(tokens))
     if not_followed:
         what = "ids and text may differ from those of transformers"
@@ -75,23 +75,13 @@ def apply_config(
         what = f"{_CLEANS} of tokenizer_config.json is not applied by decode"
         warn(f"{str(folder)!r}: {what}; DecodeStream(..., {_CLEANS}=True) applies it")
     try:
-        _check_followed(tokens)
-        if pipeline is not None and tokens.is_built:
-            made = pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+        made = _made(tokenizer, content, tokens, before)
+        if assembled is not None:
+            _add_as_asked(made, tokens)
+        elif pipeline is not None:
+            set_post_processor(made, pipeline, tokens.roles)
     except NotFollowedError as error:
         raise NotFollowedError(f"{name}: {error}") from error
-    to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
-    if tokens.is_remote:  # its code gives other tokens no ids that are known here
-        known = {token.content for token in tokens.declared.values()}
-        known |= {t.content for t in to_add if made.token_to_id(t.content) is not None}
-        to_add = [token for token in to_add if token.content in known]
-    if tokens.is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
-        for group in _without_repetition(to_add):
-            guarded(made.add_tokens, group)
-    if assembled is not None:
-        _add_as_asked(made, tokens)
-    elif pipeline is not None:
-        set_post_processor(made, pipeline, tokens.roles)
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"
     # The code of a folder would use the declared ids. transformers loads other folders as here.
     refused = "the tokenizer is made by code in the folder, which is not run, and its files"
@@ -99,6 +89,27 @@ def apply_config(
     check_agreement(folder, tokens, table, refused=refused if tokens.is_remote else "")
     built_by = name if tokens.is_built else ""
     return made, TokenizerConfigChanges(tokens.files, built_by, not_followed)
+
+
+def _made(
+    tokenizer: Tokenizer, content: bytes, tokens: FolderTokens, before: Mapping[int, AddedToken]
+) -> Tokenizer:
+    """Return the tokenizer that the class makes, with all added tokens; ``before`` has the file's.
+
+    Raises NotFollowedError.
+    """
+    _check_followed(tokens)
+    if tokens.is_built and tokens.pipeline is not None:
+        tokenizer = tokens.pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+    to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
+    if tokens.is_remote:  # its code gives other tokens no ids that are known here
+        known = {token.content for token in tokens.declared.values()}
+        known |= {t.content for t in to_add if tokenizer.token_to_id(t.content) is not None}
+        to_add = [token for token in to_add if token.content in known]
+    if tokens.is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
+        for group in _without_repetition(to_add):
+            guarded(tokenizer.add_tokens, group)
+    return tokenizer
 
 
 def _not_followed(tokens: FolderTokens) -> Iterator[str]:

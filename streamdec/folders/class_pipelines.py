@@ -30,7 +30,10 @@ _MODEL = (
     *("continuing_subword_prefix", "end_of_word_suffix", "max_input_chars_per_word"),
 )
 _CHARSMAP = "{charsmap}"
+_ROLE = re.compile(r"\{(\w+_token)\}")
+"""The placeholder of a role token."""
 _BYTE_FALLBACK = re.compile(rb'"byte_fallback"\s*:\s*true')
+_SCORE_OF_0 = rb"\[\s*%s\s*,\s*0\.0\s*\]"
 _UNK_ID = re.compile(rb'"unk_id"\s*:\s*([0-9]+)')
 
 
@@ -64,7 +67,7 @@ class Pipeline:
             what = f"it builds a {kind} from the vocabulary of a {type(model).__name__}"
             raise NotFollowedError(what)
         if kind == "Unigram":
-            _check_unigram(model, content, roles)
+            _check_unigram(model, content, parts["model"]["unk_id"], roles)
         _set_model(model, parts["model"])
         built = Tokenizer(model)
         made = _empty(**{part: parts[part] for part in _PARTS})
@@ -143,10 +146,17 @@ def _with_ids(data: Any, tokenizer: Tokenizer) -> Any:
 
 
 def _with_roles(text: str, roles: Mapping[str, str]) -> str:
-    """Return JSON ``text`` in which placeholders are role tokens."""
-    for role, token in roles.items():
-        text = text.replace(f"{{{role}}}", json.dumps(token, ensure_ascii=False)[1:-1])
-    return text
+    """Return JSON ``text`` in which placeholders are role tokens.
+
+    Raises NotFollowedError if the files say that there is no such token.
+    """
+
+    def token(found: re.Match[str]) -> str:
+        if found[1] not in roles:
+            raise NotFollowedError(f"its {found[1]} is null")
+        return json.dumps(roles[found[1]], ensure_ascii=False)[1:-1]
+
+    return _ROLE.sub(token, text)
 
 
 def _set_model(model: Any, wanted: Mapping[str, Any]) -> None:
@@ -165,11 +175,21 @@ def _charsmap_of(normalizer: Any) -> str | None:
     return None
 
 
-def _check_unigram(model: Any, content: bytes, roles: Mapping[str, str]) -> None:
-    """Raise NotFollowedError if the class would build another Unigram model."""
+def _check_unigram(
+    model: Any, content: bytes, wanted: int | None, roles: Mapping[str, str]
+) -> None:
+    """Raise NotFollowedError if the class would build another Unigram model.
+
+    ``wanted`` is its unknown id; None if it finds its unknown token, with a score of 0.
+    """
     if _BYTE_FALLBACK.search(content):
         raise NotFollowedError("it builds a Unigram model without byte fallback")
-    unk_id = _UNK_ID.search(content)
-    text = model.id_to_token(int(unk_id[1])) if unk_id else None
-    if text != roles.get("unk_token"):
-        raise NotFollowedError(f"the unknown token of its model is not {text!r:.40}")
+    found = _UNK_ID.search(content)
+    unk_id = int(found[1]) if found else None
+    if wanted is None:
+        text = roles.get("unk_token", "")
+        if not re.search(_SCORE_OF_0 % re.escape(json.dumps(text).encode()), content):
+            raise NotFollowedError(f"its unknown token {text!r:.40} has no score of 0")
+        wanted = model.token_to_id(text)
+    if unk_id != wanted:
+        raise NotFollowedError(f"its unknown id is {wanted}, and that of the file is {unk_id}")

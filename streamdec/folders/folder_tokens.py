@@ -166,7 +166,7 @@ def resolve(
         model_roles: Role tokens that the model's own file names.
     """
     chosen = choose_class(config, model_config, is_byte_level=is_byte_level)
-    said = dict(config)
+    said = {key: value for key, value in config.items() if not _is_ignored(key, value)}
     if _ADDITIONAL in said and not said.get(_EXTRA):
         said[_EXTRA] = said.pop(_ADDITIONAL)
     if declared is None:
@@ -183,6 +183,12 @@ def resolve(
         other |= said[_EXTRA]
     named |= _tokens(other.items())
     return FolderTokens(chosen, declared, named, _extra(said), config, files)
+
+
+def _is_ignored(key: str, value: Any) -> bool:
+    """Whether transformers ignores the token ``key`` of a configuration."""
+    is_object = isinstance(value, dict) and "__type" not in value
+    return is_object and key.endswith("_token") and key not in ROLES
 
 
 def added_token(value: Mapping[str, Any]) -> AddedToken:

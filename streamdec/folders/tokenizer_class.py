@@ -61,11 +61,12 @@ def choose_class(
     A missing file is passed as an empty mapping.
     """
     known = facts()
-    given = config.get("model_type")
-    model_type = given if isinstance(given, str) else ""
+    given = config.get("model_type"), config.get("model_name")
+    model_type, model_name = (each if isinstance(each, str) else "" for each in given)
     is_wrong = model_type in known.wrong_class
     if auto_map_of(tokenizer_config) and not is_wrong:
         return Chosen(None, "auto_map names code of the snapshot", "tokenizer_config.json")
+    is_wrong = is_wrong or model_name in known.wrong_class
     declared, source = _declared(tokenizer_config, config)
     bare = declared.removesuffix("Fast")
     own = known.class_of_model.get(model_type, "").removesuffix("Fast")

@@ -16,6 +16,7 @@ from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.fastpath import _probes
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges
+from streamdec.folders.folder_tokens import read_folder
 from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_files
 from tests.support.made_folders import FACTS as CLASS_FACTS
@@ -172,6 +173,25 @@ def test_a_typed_extra_token_is_special_only_if_it_says_so(
     new = tokenizer.token_to_id("<new>")
     assert new is not None
     assert tokenizer.decode([new]) == ("" if is_special else "<new>")
+
+
+@pytest.mark.parametrize(("typed", "is_token"), [({"__type": "AddedToken"}, True), ({}, False)])
+def test_an_object_without_a_type_is_no_token(
+    typed: dict[str, Any], is_token: bool, tmp_path: Path
+) -> None:
+    folder = with_config(tmp_path, image_token={"content": "<img>", **typed})
+    assert (load_tokenizer(folder, fast="off").token_to_id("<img>") is not None) == is_token
+    beside = {"special_tokens_map.json": {"image_token": {"content": "<img>"}}}
+    loaded = load_tokenizer(write_files(folder, beside), fast="off")
+    assert loaded.token_to_id("<img>") is not None
+
+
+@pytest.mark.parametrize("name", ["phi3", "PHI3", ["phi3"]])
+def test_a_model_name_whose_declared_class_is_wrong(name: Any, tmp_path: Path) -> None:
+    folder = with_config(tmp_path, tokenizer_class="GPT2Tokenizer")
+    write_files(folder, {"config.json": {"model_type": "roberta", "model_name": name}})
+    tokens = read_folder(folder)
+    assert tokens.chosen.name == ("RobertaTokenizer" if name == "phi3" else "GPT2Tokenizer")
 
 
 def test_an_extra_token_of_the_map_is_special(tmp_path: Path) -> None:
