@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import random
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,6 +38,12 @@ TEXTS = (
     *("x</s>  hello<new>\nit's", "<|endoftext|>a [MASK] b"),
     "def f(x):\n    return x**2  # こんにちは, 안녕! 😀👍🏽 don't naïve",
 )
+PADDING = {
+    **{"strategy": {"Fixed": 4}, "direction": "Right", "pad_to_multiple_of": None},
+    **{"pad_id": 3, "pad_type_id": 0, "pad_token": "<pad>"},
+}
+NO_CHARSMAP = base64.b64encode(struct.pack("<I", 1024) + bytes(1025)).decode()
+"""A trie whose root has no children, and no replacements."""
 OF_SENTENCEPIECE = ("TokenizersBackend",)
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
@@ -87,7 +94,9 @@ class Draw:
             if self.random.random() < 0.3:
                 said[option] = self.random.random() < 0.5
         for role in ROLES:
-            if self.random.random() < 0.3:
+            if self.random.random() < 0.05:
+                said[role] = None
+            elif self.random.random() < 0.3:
                 text = self.random.choice((*SPECIAL, "<new>"))
                 flags = {flag: self.random.random() < 0.3 for flag in FLAGS}
                 is_typed = self.random.random() < 0.2
@@ -102,6 +111,29 @@ class Draw:
         if self.random.random() < 0.2:
             said["additional_special_tokens"] = ["<more>", "</s>"]
         return said
+
+    def changes(self, kind: str) -> dict[str, Any]:
+        """Return what else a tokenizer.json of this kind has, as ``changed`` takes it."""
+        found: dict[str, Any] = {}
+        if self.random.random() < 0.2:
+            found["post_processor"] = None
+        if self.random.random() < 0.2:
+            found["padding"] = PADDING
+        if kind == "Unigram" and self.random.random() < 0.8:
+            found["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": NO_CHARSMAP}
+            found["unk_id"] = self.random.randrange(7)
+            found["unk_score"] = self.random.choice((0.0, -1.0))
+        return found
+
+
+def changed(file: Any, changes: dict[str, Any]) -> Any:
+    """Return a ``tokenizer.json`` with these changes; the tests do the same."""
+    model, parts = file["model"], dict(changes)
+    if "unk_id" in parts:
+        unk_id, vocab = parts.pop("unk_id"), [*model["vocab"]]
+        vocab[unk_id] = [vocab[unk_id][0], parts.pop("unk_score")]
+        model = {**model, "unk_id": unk_id, "vocab": vocab}
+    return {**file, **parts, "model": model}
 
 
 def sentencepiece_model() -> str:
@@ -172,10 +204,14 @@ def rows(draws: int, seed: int) -> Iterator[dict[str, Any]]:
             config = draw.config(name, ids)
             if form == "tokenizer.model" and draw.random.random() < 0.5:
                 config.pop("added_tokens_decoder", None)
+            row = {"kind": file, "form": form, "config": config}
+            content = files[file]
+            if form == "tokenizer.json" and (changes := draw.changes(kind)):
+                row["changes"], content = changes, changed(content, changes)
             with TemporaryDirectory() as place:
-                write(Path(place), form, files[file], config)
+                write(Path(place), form, content, config)
                 try:
-                    yield {"kind": file, "form": form, "config": config, **loaded(Path(place))}
+                    yield {**row, **loaded(Path(place))}
                 except BaseException as error:  # noqa: BLE001 (not a tokenizer, or a panic)
                     print(f"{name}: {type(error).__name__}: {str(error)[:100]}")
 
@@ -210,7 +246,7 @@ def main() -> None:
     """Write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("file", nargs="?", type=Path, default=GOLDENS)
     asked = parser.parse_args()

@@ -62,12 +62,17 @@ def tokenizer_classes(base: type) -> dict[str, type]:
     return found
 
 
-def roles_of(cls: type) -> dict[str, str]:
-    """The role tokens that a class has by itself."""
-    found = {}
+def roles_of(cls: type) -> dict[str, str | None]:
+    """The role tokens that a class has by itself.
+
+    None for a ``pad_token`` that the class has not: then that of a ``tokenizer.json`` is ignored.
+    """
+    found: dict[str, str | None] = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         if name in ROLES and parameter.default not in (None, inspect.Parameter.empty):
             found[name] = str(parameter.default)
+        elif name == "pad_token":
+            found[name] = None
     return found
 
 

@@ -86,6 +86,17 @@ def parameters_of(cls: Any) -> dict[str, inspect.Parameter]:
     return {name: parameter for name, parameter in found.items() if parameter.kind in named}
 
 
+def with_texts(made: Any, post_processor: Any) -> Any:
+    """Return JSON of a post-processor with the texts of ids, which are not those of a file."""
+    for key in ("sep", "cls"):
+        if key in (post_processor or {}):
+            post_processor[key][1] = made.convert_ids_to_tokens(post_processor[key][1])
+    for name, token in (post_processor or {}).get("special_tokens", {}).items():
+        is_unknown = token["ids"] == [made.convert_tokens_to_ids(name)]
+        token["ids"] = [name] if is_unknown else made.convert_ids_to_tokens(token["ids"])
+    return post_processor
+
+
 class Maker:
     """Instances of one class."""
 
@@ -181,7 +192,7 @@ class Maker:
             "options": options,
             "pipelines": pipelines,
             "others": self.others(),
-            "post_processor": self.parts(made)["post_processor"],
+            "post_processor": with_texts(made, self.parts(made)["post_processor"]),
             "keeps_post_processor": (
                 self.parts(with_file)["post_processor"] == {"type": "Sequence", "processors": []}
             ),

@@ -63,7 +63,7 @@ def apply_config(
     before = tokenizer.get_added_tokens_decoder()
     tokens = assembled
     if tokens is None:
-        tokens = read_folder(folder, before, is_byte_level=b'"ByteLevel"' in content)
+        tokens = read_folder(folder, before, content=content)
     name, pipeline = tokens.chosen.name, tokens.pipeline
     not_followed = "; ".join(_not_followed(tokens))
     if not_followed:
@@ -79,7 +79,7 @@ def apply_config(
         if assembled is not None:
             _add_as_asked(made, tokens)
         elif pipeline is not None:
-            set_post_processor(made, pipeline, tokens.roles)
+            set_post_processor(made, pipeline, tokens.roles, is_built=tokens.is_built)
     except NotFollowedError as error:
         raise NotFollowedError(f"{name}: {error}") from error
     file = "tokenizer.json" if assembled is None else "the SentencePiece model"

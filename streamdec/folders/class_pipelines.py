@@ -106,10 +106,16 @@ def pipeline_of(name: str) -> Pipeline | None:
     return Pipeline(name, data) if isinstance(data, dict) else None
 
 
-def set_post_processor(tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[str, str]) -> None:
-    """Set what the class adds around a text, after added tokens."""
+def set_post_processor(
+    tokenizer: Tokenizer, pipeline: Pipeline, roles: Mapping[str, str], *, is_built: bool
+) -> None:
+    """Set what the class adds around a text, after added tokens.
+
+    ``is_built``: whether the class builds the tokenizer; otherwise it takes that of the file.
+    """
     before, own = tokenizer.post_processor, pipeline.data["post_processor"]
-    if own is None or (before is not None and pipeline.data["keeps_post_processor"]):
+    is_kept = pipeline.data["keeps_post_processor"] and (before is not None or not is_built)
+    if own is None or is_kept:
         return
     text = _with_roles(json.dumps(own, ensure_ascii=False), roles)
     data = _with_ids(json.loads(text), tokenizer)
@@ -130,18 +136,16 @@ def _empty(**parts: Any) -> Tokenizer:
 
 
 def _with_ids(data: Any, tokenizer: Tokenizer) -> Any:
-    """Return a post-processor's JSON with its tokens' ids; None if a token has no id."""
+    """Return a post-processor's JSON with ids for texts; None if a text has no id."""
     for key in ("sep", "cls"):
         if key in data:
-            token_id = tokenizer.token_to_id(data[key][0])
-            if token_id is None:
+            data[key][1] = tokenizer.token_to_id(data[key][1])
+            if data[key][1] is None:
                 return None
-            data[key][1] = token_id
-    for text, token in data.get("special_tokens", {}).items():
-        token_id = tokenizer.token_to_id(text)
-        if token_id is None:
+    for token in data.get("special_tokens", {}).values():
+        token["ids"] = [*map(tokenizer.token_to_id, token["ids"])]
+        if None in token["ids"]:
             return None
-        token["ids"] = [token_id]
     return data
 
 

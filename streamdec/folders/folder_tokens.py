@@ -11,7 +11,10 @@ comparing (``scripts/make_tokenizer_config_goldens.py``).
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,9 @@ DECLARED = "added_tokens_decoder"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _EXTRA = "extra_special_tokens"
 _ADDITIONAL = "additional_special_tokens"
+_PADDING = re.compile(
+    rb'"padding"\s*:\s*\{(?:[^{}]|\{[^{}]*\})*?"pad_token"\s*:\s*("(?:[^"\\]|\\.)*")'
+)
 
 Token = AddedToken
 """An added token with its flags, for modules that do not know the library."""
@@ -147,7 +153,7 @@ def resolve(
     legacy: Mapping[str, int],
     own: Mapping[int, AddedToken],
     *,
-    is_byte_level: bool,
+    content: bytes,
     files: tuple[str, ...] = (),
     model_roles: Mapping[str, str] | None = None,
 ) -> FolderTokens:
@@ -161,11 +167,11 @@ def resolve(
         special_map: ``special_tokens_map.json``.
         legacy: ``added_tokens.json``, ids by text.
         own: The added tokens of ``tokenizer.json`` by id.
-        is_byte_level: Whether a ``tokenizer.json`` is of the kind ByteLevel.
+        content: ``tokenizer.json``; empty without one.
         files: The names of the files, for messages.
         model_roles: Role tokens that the model's own file names.
     """
-    chosen = choose_class(config, model_config, is_byte_level=is_byte_level)
+    chosen = choose_class(config, model_config, is_byte_level=b'"ByteLevel"' in content)
     said = {key: value for key, value in config.items() if not _is_ignored(key, value)}
     if _ADDITIONAL in said and not said.get(_EXTRA):
         said[_EXTRA] = said.pop(_ADDITIONAL)
@@ -173,6 +179,7 @@ def resolve(
         said |= _of_map(special_map, said)
         declared = {**dict(_of_legacy(legacy, said)), **own}
     defaults = (chosen.cls is not None and chosen.cls.roles) or model_roles or {}
+    defaults = {**_of_padding(content), **defaults}
     by_text = {token.content: token for token in declared.values()}
     roles = _tokens((role, said.get(role, defaults.get(role))) for role in ROLES)
     named: dict[str, TextOrToken] = {
@@ -234,6 +241,15 @@ def _of_map(special_map: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str
     return found
 
 
+def _of_padding(content: bytes) -> dict[str, str]:
+    """Return the token with which ``tokenizer.json`` pads: the default of ``pad_token``."""
+    found = _PADDING.search(content)
+    if found:
+        with suppress(ValueError):
+            return {"pad_token": json.loads(found[1], strict=False)}
+    return {}
+
+
 def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
     """Return the extra tokens without a name; older files call them additional."""
     extra = said.get(_EXTRA)
@@ -285,18 +301,17 @@ def read_folder(
     folder: Path,
     own: Mapping[int, AddedToken] | None = None,
     *,
-    is_byte_level: bool | None = None,
+    content: bytes | None = None,
     model_roles: Mapping[str, str] | None = None,
 ) -> FolderTokens:
     """Read the files in ``folder`` and resolve them.
 
-    The other arguments are as for :func:`resolve`. If ``is_byte_level`` is None, the
-    ``tokenizer.json`` in the folder is searched for ``"ByteLevel"``.
+    The other arguments are as for :func:`resolve`. If ``content`` is None, it is read here.
 
     Raises :class:`~streamdec.TokenizerLoadError`, which names the file, if a file is malformed.
     """
-    if is_byte_level is None:
-        is_byte_level = _is_byte_level(folder / "tokenizer.json")
+    if content is None:
+        content = _content(folder / "tokenizer.json")
     config = read_object(folder, CONFIG)
     has_declared = config is not None and DECLARED in config
     names = () if has_declared else (SPECIAL_TOKENS_MAP, ADDED_TOKENS)
@@ -313,7 +328,7 @@ def read_folder(
             beside.get(SPECIAL_TOKENS_MAP) or {},
             legacy,
             own or {},
-            is_byte_level=is_byte_level,
+            content=content,
             files=tuple(files),
             model_roles=model_roles,
         )
@@ -327,11 +342,10 @@ def read_folder(
     return tokens
 
 
-def _is_byte_level(path: Path) -> bool:
-    try:
-        return path.is_file() and b'"ByteLevel"' in read_bounded(path)
-    except TokenizerLoadError:
-        return False
+def _content(path: Path) -> bytes:
+    with suppress(TokenizerLoadError):
+        return read_bounded(path) if path.is_file() else b""
+    return b""
 
 
 def _declared(tokens: Any) -> Iterator[tuple[int, AddedToken]]:

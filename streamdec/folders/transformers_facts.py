@@ -39,8 +39,11 @@ class TokenizerClass:
     - ``python``: it does not use the library tokenizers.
     - ``unknown``: it could not be imported.
     """
-    roles: Mapping[str, str]
-    """The default role tokens of the class."""
+    roles: Mapping[str, str | None]
+    """The default role tokens of the class.
+
+    None for a ``pad_token`` that is none, whatever ``tokenizer.json`` says.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Facts:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
         self.version: str = data["transformers"]
-        self.classes: Mapping[str, tuple[Any, Mapping[str, str]]] = data["classes"]
+        self.classes: Mapping[str, tuple[Any, Mapping[str, str | None]]] = data["classes"]
         self.class_of_model: Mapping[str, str] = data["class_of_model"]
         self.wrong_class = frozenset(data["wrong_class"])
         self.classes_of_v4 = frozenset(data["classes_of_v4"])

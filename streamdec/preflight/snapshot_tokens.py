@@ -175,7 +175,7 @@ class Tokens:
             self.special_map,
             self.legacy,
             {entry.id: entry.token for entry in self.own},
-            is_byte_level=b'"ByteLevel"' in (self.snapshot.content("tokenizer.json") or b""),
+            content=self.snapshot.content("tokenizer.json") or b"",
         )
 
     @cached_property

@@ -6,8 +6,6 @@ import base64
 import json
 import os
 import random
-import re
-import struct
 import warnings
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,16 @@ def load(folder: Path) -> BaseTokenizer:
         return load_tokenizer(folder, fast="off")  # type: ignore[return-value]
 
 
+def changed(file: Any, changes: dict[str, Any]) -> Any:
+    """Return ``tokenizer.json`` with the changes of a row."""
+    model, parts = file["model"], dict(changes)
+    if "unk_id" in parts:
+        unk_id, vocab = parts.pop("unk_id"), [*model["vocab"]]
+        vocab[unk_id] = [vocab[unk_id][0], parts.pop("unk_score")]
+        model = {**model, "unk_id": unk_id, "vocab": vocab}
+    return {**file, **parts, "model": model}
+
+
 def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
     """The tokenizer of a row; None if only transformers can make it."""
     file, form = FACTS["files"][row["kind"]], row["form"]
@@ -45,7 +53,7 @@ def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
     if form == "tokenizer.model":
         (path / form).write_bytes(base64.b64decode(file))
     else:
-        write_json(path / form, file)
+        write_json(path / form, changed(file, row.get("changes", {})))
     try:
         tokenizer = load(path)
     except MissingExtraError:
@@ -107,48 +115,6 @@ def test_an_option_of_a_class_that_is_not_followed(name: str, option: str, tmp_p
         except MissingExtraError as error:
             why = str(error)
         assert (f"its {option} is " in why) == (value == OTHERS[name, option]), why
-
-
-NO_CHARSMAP = base64.b64encode(struct.pack("<I", 1024) + bytes(1025)).decode()
-"""A trie whose root has no children, and no replacements."""
-
-
-def unigram(path: Path, unk_id: int, unk: str, score: float) -> None:
-    """Write a Unigram whose unknown token has this id, text and score."""
-    file = json.loads(json.dumps(FACTS["files"]["Unigram"]))
-    file["model"]["vocab"][unk_id] = [unk, score]
-    file["model"]["unk_id"] = unk_id
-    file["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": NO_CHARSMAP}
-    write_json(path / "tokenizer.json", file)
-
-
-BY_ID, BY_TEXT = "its unknown id is", "its unknown token '[UNK]' has no score of 0"
-
-
-@pytest.mark.parametrize(
-    ("name", "unk_id", "unk", "score", "why"),
-    [
-        ("XLMRobertaTokenizer", 3, "<unk>", -1.0, ""),
-        ("XLMRobertaTokenizer", 3, "UNK", 0.0, ""),
-        ("XLMRobertaTokenizer", 0, "<unk>", 0.0, BY_ID),
-        ("DebertaV2Tokenizer", 6, "[UNK]", 0.0, ""),
-        ("DebertaV2Tokenizer", 6, "[UNK]", -1.0, BY_TEXT),
-        ("DebertaV2Tokenizer", 6, "other", 0.0, BY_TEXT),
-    ],
-)
-def test_the_unknown_id_of_a_class(
-    name: str, unk_id: int, unk: str, score: float, why: str, tmp_path: Path
-) -> None:
-    unigram(tmp_path, unk_id, unk, score)
-    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
-    if why:
-        with pytest.raises(MissingExtraError, match=re.escape(f"{name}: {why}")):
-            load(tmp_path)
-    else:
-        tokenizer = load(tmp_path)
-        assert isinstance(tokenizer, HybridTokenizer)
-        assert tokenizer.tokenizer_config_changes is not None
-        assert tokenizer.tokenizer_config_changes.built_by == name
 
 
 @pytest.mark.parametrize("role", ["sep_token", "unk_token"])
