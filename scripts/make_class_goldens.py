@@ -39,8 +39,12 @@ TEXTS = (
     "def f(x):\n    return x**2  # こんにちは, 안녕! 😀👍🏽 don't naïve",
 )
 PADDING = {
-    **{"strategy": {"Fixed": 4}, "direction": "Right", "pad_to_multiple_of": None},
-    **{"pad_id": 3, "pad_type_id": 0, "pad_token": "<pad>"},
+    "strategy": {"Fixed": 4},
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 3,
+    "pad_type_id": 0,
+    "pad_token": "<pad>",
 }
 NO_CHARSMAP = base64.b64encode(struct.pack("<I", 1024) + bytes(1025)).decode()
 """A trie whose root has no children, and no replacements."""

@@ -123,6 +123,17 @@ def test_the_sample_has_the_ends_the_bytes_and_the_added_tokens(name: str) -> No
     assert library.get_vocab_size(with_added_tokens=False) - 1 in sample
 
 
+@pytest.mark.parametrize("name", ["bpe_suffix", "metaspace_always", "wordpiece"])
+def test_the_bytes_of_a_token_are_those_between_other_tokens(name: str) -> None:
+    tokenizer = wrapped(name)
+    letter = tokenizer.token_to_id("x")
+    assert letter is not None
+    for token_id in range(tokenizer.vocab_size):
+        data = [tokenizer.token_bytes(each) or b"" for each in (token_id, letter)]
+        text = tokenizer.decode([letter, token_id, letter], skip_special_tokens=False)
+        assert text.encode() == b"x" + b"".join(data)
+
+
 def test_an_empty_tokenizer_and_one_with_a_large_id() -> None:
     far = Tokenizer(models.WordLevel({"a": 0, "b": 2**32 - 2}, unk_token="a"))
     assert HuggingFaceTokenizer(far).vocab_size == 2**32 - 1  # without memory for all before

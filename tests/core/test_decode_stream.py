@@ -75,6 +75,14 @@ def test_an_end_moves_the_offsets_only_after_generated_tokens(
     assert (stream.prefix_offset, stream.read_offset) == offsets
 
 
+def test_a_release_outputs_the_text_of_all_tokens(tokenizer: MockTokenizer) -> None:
+    stream = DecodeStream(tokenizer)
+    stream.step_batch([A, LEAD])
+    assert (stream.prefix_offset, stream.read_offset) == (0, 1)
+    assert stream.release() == "\ufffd"
+    assert (stream.prefix_offset, stream.read_offset) == (1, 2)
+
+
 RUN = [b"\xe4", b"\xbd", b"\xa0", b"a"]
 
 

@@ -168,6 +168,13 @@ def test_text_that_the_prompt_began_is_held_on_the_windowed_route() -> None:
     assert (text, decoder.held, decoder.num_pending_tokens) == ("你", b"", 0)
 
 
+def test_a_space_that_the_clean_up_holds_is_of_the_marker_before_it() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"<think> ", b"</think>"])
+    decoder = StopSequenceDecoder(tokenizer, ignore_stops_between=[(1, 2)], stop="x", **CLEAN)
+    assert decoder.feed([0, 1]).text == "a<think>"
+    assert (decoder.pending_text, decoder.num_pending_tokens) == (" ", 1)
+
+
 def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a</w>", b"<t>", b"b"], [1], BPESuffix())
     decoder = StopSequenceDecoder(tokenizer, sections={"r": (1, 9)})
