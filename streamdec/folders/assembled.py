@@ -47,7 +47,7 @@ def from_sentencepiece(path: Path) -> tuple[Tokenizer, FolderTokens, str]:
     """Return a tokenizer, the tokens to add to it, and the SHA-256 of the model.
 
     ``path`` is a SentencePiece model, whose settings the result follows. A declared token replaces
-    the piece with its id.
+    the piece with its id; as in transformers, only in a model of kind BPE.
 
     Raises NotFollowedError if the class of the folder makes its tokenizer in its own way, and
     :class:`~streamdec.TokenizerLoadError`, which names the file, if one is malformed.
@@ -72,7 +72,7 @@ def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTo
     names = [piece.text for piece in proto.pieces]
     kept = {text for i, text in enumerate(names) if i not in declared}
     for i, token in declared.items():
-        if i < len(names) and token.content not in kept:
+        if proto.model_type == BPE and i < len(names) and token.content not in kept:
             names[i] = token.content
     if proto.adds_prefix:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
-from streamdec.errors import TokenizerLoadError
+from streamdec.errors import StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
@@ -68,6 +68,18 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert size + 1 in ids
     assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<tool> world<|im_end|>"
     assert tokenizer.decode(ids) == "hello<tool> world"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_declared_token_replaces_a_piece_of_a_bpe_model(kind: str, tmp_path: Path) -> None:
+    model = sentencepiece(vocab_size=60, model_type=kind)
+    folder = folder_of(tmp_path, model, added_tokens_decoder={"20": special("<tool>")})
+    if kind == "bpe":
+        assert load_tokenizer(folder).token_to_id("<tool>") == 20
+    else:
+        with pytest.warns(StreamdecWarning, match="1 in other files contradict it"):
+            loaded = load_tokenizer(folder)
+        assert loaded.token_to_id("<tool>") == loaded.vocab_size - 1 > 20
 
 
 @pytest.mark.filterwarnings("ignore:.*auto_map names code")

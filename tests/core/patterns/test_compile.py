@@ -25,8 +25,8 @@ BAD = {
     "has a look-ahead": "(?=a)b   (?!a)b   a(?=b)   (?=)a",
     "can never match": "(?!)a   (?<!)a   a|(?!)",
     r"uses \$ or": r"a$   (?m)a$   a\Z   a$b",
-    r"may end at \\b, which asks for the next character": r"STOP\b   (?:a|b\b)   (?:a\b)+   \b   a\bx?",
-    r"may end at \\B, which asks for the next character": r"STOP\B   (?:a|b\B)",
+    r"may end at \\b, which asks for the next character": r"STOP\b   (?:a|b\b)   (?:a\b)+   \b",
+    r"may end at \\B, which asks for the next character": r"STOP\B   (?:a|b\B)   a\Bx?",
     "not a pattern of Python's re": r"[   (   )   *   a**   (?P<1>a)   \q   (?z)   [z-a]   a{2,1}"
     r"   \p{L}   (?<=a|bc)d   (?<=a+)b",
     "may match the empty string": "a?   (?:a|)   (?<=a)   ()   (?:)*   (?#x)   ^   a{0}",
