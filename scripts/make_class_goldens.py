@@ -102,7 +102,9 @@ class Draw:
                 said[role] = None
             elif self.random.random() < 0.3:
                 text = self.random.choice((*SPECIAL, "<new>"))
-                flags = {flag: self.random.random() < 0.3 for flag in FLAGS}
+                flags = {
+                    flag: self.random.random() < 0.3 for flag in FLAGS if self.random.random() < 0.7
+                }
                 is_typed = self.random.random() < 0.2
                 typed = {"__type": "AddedToken", "content": text, **flags}
                 said[role] = typed if is_typed else text

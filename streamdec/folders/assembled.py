@@ -24,7 +24,7 @@ from tokenizers import (
 )
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.folders.folder_tokens import FolderTokens, read_folder, with_flag
+from streamdec.folders.folder_tokens import FolderTokens, not_normalized, read_folder
 from streamdec.folders.sentencepiece_proto import (
     BPE,
     CONTROL,
@@ -76,7 +76,7 @@ def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTo
             names[i] = token.content
     if proto.adds_prefix:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
-        plain = {i: with_flag(token, "normalized", False) for i, token in declared.items()}
+        plain = {i: not_normalized(token) for i, token in declared.items()}
         tokens = replace(tokens, declared=plain)
     if not tokens.extra:
         control = (piece.text for piece in proto.pieces if piece.kind == CONTROL)

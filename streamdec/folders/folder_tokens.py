@@ -204,10 +204,10 @@ def added_token(value: Mapping[str, Any]) -> AddedToken:
     return AddedToken(value["content"], **flags)
 
 
-def with_flag(token: AddedToken, flag: str, value: bool) -> AddedToken:
-    """Return a copy of ``token`` whose ``flag`` is ``value``."""
+def not_normalized(token: AddedToken) -> AddedToken:
+    """Return a copy of ``token`` that is looked for in the text as it is."""
     flags = {name: getattr(token, name) for name in _FLAGS}
-    return AddedToken(token.content, **{**flags, flag: value})
+    return AddedToken(token.content, **{**flags, "normalized": False})
 
 
 def _of_legacy(
@@ -280,9 +280,9 @@ def _as_added(token: TextOrToken, special: Container[str]) -> AddedToken:
     """``token`` as it is added: special if it has a name."""
     if isinstance(token, str):
         return AddedToken(token, special=True)
-    if token.special or token.content not in special:
-        return token
-    return with_flag(token, "special", True)
+    if token.content in special:
+        token.special = True  # it is then not normalized, unless the file says so
+    return token
 
 
 def _text(token: TextOrToken) -> str:

@@ -72,7 +72,9 @@ def choose_class(
     own = known.class_of_model.get(model_type, "").removesuffix("Fast")
     is_llama = bare == "LlamaTokenizer" and own != "MistralCommonBackend"
     found = None
-    if is_llama and is_byte_level and not is_wrong:
+    if not declared and tokenizer_config.get("tokenizer_class") == "":
+        why, source = "the declared class is empty", "tokenizer_config.json"
+    elif is_llama and is_byte_level and not is_wrong:
         why, source = "LlamaTokenizer is declared, tokenizer.json is ByteLevel", "tokenizer.json"
     elif not declared:
         found = _named(own, f"model type {model_type}", "config.json")

@@ -194,6 +194,12 @@ def test_a_model_name_whose_declared_class_is_wrong(name: Any, tmp_path: Path) -
     assert tokens.chosen.name == ("RobertaTokenizer" if name == "phi3" else "GPT2Tokenizer")
 
 
+def test_an_empty_class_is_none(tmp_path: Path) -> None:
+    folder = with_config(tmp_path, tokenizer_class="")
+    write_files(folder, {"config.json": {"model_type": "roberta"}})
+    assert read_folder(folder).chosen.name == "TokenizersBackend"
+
+
 def test_an_extra_token_of_the_map_is_special(tmp_path: Path) -> None:
     token = {"__type": "AddedToken", "content": "<new>"}
     files = {"special_tokens_map.json": {"extra_special_tokens": [token]}}
