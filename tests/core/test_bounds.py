@@ -14,6 +14,7 @@ from streamdec.core import stop_sets
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.masks import NAMED
 from streamdec.core.replay import Cell, Replay, final_spans, spans_of
+from streamdec.core.since import split
 from streamdec.protocols import BPESuffix
 from tests.core.test_table import table_of
 
@@ -237,3 +238,13 @@ def test_a_prompt_without_a_letter_that_ends_a_replacement_is_read_once() -> Non
     for size in (1, 500_000):
         stream = DecodeStream(tokenizer, [0] * size, clean_up_tokenization_spaces=True)
         assert stream.feed([2, 0, 1]) == " n.a"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "before", "after"),
+    [(0, [], [5, -4, 6]), (1, [5], [-4, 6]), (3, [5, -2], [-2, 6]), (5, [5, -4], [6])],
+)
+def test_entries_are_split_after_a_number_of_tokens(
+    tokens: int, before: list[int], after: list[int]
+) -> None:
+    assert split([5, -4, 6], tokens) == (before, after)
