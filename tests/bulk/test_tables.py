@@ -37,13 +37,6 @@ def session(kind: str, **found: Any) -> dict[str, Any]:
     return found
 
 
-def test_no_example_is_longer_than_ten_lines() -> None:
-    kinds = {kind: body for kind, body in PAGE.blocks if kind.startswith("python ")}
-    named = ["pandas", "datasets", "polars", "ray", "spark"]
-    assert [*kinds] == [f"python {name}" for name in named]
-    assert max(len(body.splitlines()) for body in kinds.values()) <= 10
-
-
 @pytest.mark.thorough  # test_files.py has the command and several processes
 def test_the_examples_print_what_the_page_says(tmp_path: Path) -> None:
     """In an empty folder, with the commands between them."""

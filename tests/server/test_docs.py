@@ -45,10 +45,6 @@ class MyEngine:
         return self.requests[-1]
 
 
-def test_every_example_is_ten_lines() -> None:
-    assert all(sum(map(bool, code.splitlines())) <= 10 for code in PAGE.of_kind("python"))
-
-
 def test_a_client_reads_the_replay(tokenizer: Any) -> None:
     engine = ReplayEngine(tokenizer.encode(DEMO_TEXT).ids, 0)
     out = io.StringIO()

@@ -40,13 +40,6 @@ async def texts(chunks: TextStream[Any]) -> list[str]:
     return [chunk.text async for chunk in chunks]
 
 
-async def test_an_output_of_many_ids_becomes_several_chunks() -> None:
-    """So that a step does not block the loop, for any output of the engine."""
-    size = 2 * MAX_TOKENS_AT_ONCE + 7
-    sizes = [len(text) for text in await texts(stream(Engine([[A] * size]), TOKENIZER))]
-    assert sizes == [MAX_TOKENS_AT_ONCE, MAX_TOKENS_AT_ONCE, 7, 0]
-
-
 async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_output() -> None:
     output = [A] * 10 + [6] + [A] * MAX_TOKENS_AT_ONCE * 2
     for chunk_by in ("output", "token"):

@@ -132,12 +132,6 @@ def test_several_tokens_at_a_time_are_read_one_by_one() -> None:
     assert streamer.decoders[0].num_tokens == len("one two three. fo")
 
 
-def test_beams_are_rejected() -> None:
-    model = Model("gpt2", ["one"])
-    with pytest.raises(ValueError, match="cannot be used with beam search"):
-        read(model, GenerateStreamer(model.tokenizer), **prompts("gpt2", ["one"]), num_beams=2)
-
-
 def test_a_prompt_may_be_embedded() -> None:
     model = Model("gpt2", [spelled("gpt2", "ab.c")])
     embedded = model.real.get_input_embeddings()(prompts("gpt2", ["one two"])["input_ids"])
