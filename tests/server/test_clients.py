@@ -70,18 +70,6 @@ def test_prompts_of_ids_and_the_ids_of_answers(server: Served, client: OpenAI) -
         assert (whole.choices[0].model_extra or {})["token_ids"] == ids
 
 
-def test_stop_ids_and_special_tokens(server: Served, client: OpenAI) -> None:
-    end = server.tokenizer.token_to_id("<|im_end|>")
-    options: Any = {"model": "tiny", "prompt": "One<|im_end|>Two"}
-    assert client.completions.create(**options).choices[0].text == "OneTwo"
-    shown = client.completions.create(extra_body={"skip_special_tokens": False}, **options)
-    assert shown.choices[0].text == "One<|im_end|>Two"
-    stopped = client.completions.create(extra_body={"stop_token_ids": [end]}, **options)
-    assert stopped.choices[0].text == "One"
-    assert (stopped.choices[0].model_extra or {})["stop_reason"] == end
-    assert server.engine.runs[-1].params.stop_token_ids == (end,)
-
-
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_log_probabilities(server: Served, client: OpenAI, is_plain: bool) -> None:
     server.engine.is_plain = is_plain
@@ -181,6 +169,8 @@ def test_clients_read_what_the_decoder_gives(
         asked = {**options, "messages": HI} if is_chat else {**options, "prompt": "Hi"}
         whole = create(**asked)
         wanted = [expected(tokenizer, engine.runs[-1].prompt, s, conditions) for s in samples]
+        stop_ids = {*conditions.get("stop_token_ids", ())}
+        assert all({*run.params.stop_token_ids} == stop_ids for run in engine.runs)
         texts = [c.message.content if is_chat else c.text for c in whole.choices]
         found = zip(texts, whole.choices, strict=True)
         assert [(text, c.finish_reason, c.stop_reason) for text, c in found] == [

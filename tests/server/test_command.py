@@ -134,19 +134,7 @@ def test_an_address_that_cannot_be_bound_is_an_error(host: str, tmp_path: Path) 
 def test_without_an_engine_the_text_of_the_demo_is_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr("uvicorn.run", lambda application, **_: made.append(application))
-    run(monkeypatch, "serve", "--rate", "0")
-    with TestClient(made[0], base_url="http://localhost") as http:
-        found = http.post("/v1/completions", json={"prompt": "Hi"}).json()
-        assert found["choices"][0]["text"] == DEMO_TEXT.rstrip("\n")
-        assert (found["model"], found["choices"][0]["finish_reason"]) == ("demo", "stop")
-        assert "behind a proxy" in http.get("/").text
-        assert http.get("/", headers={"host": "evil.example"}).status_code == 400
-
-
-def test_end_of_sequence_ids_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They replace those of the model's files."""
+    """End-of-sequence ids of the option replace those of the model's files."""
     made: list[Any] = []
     monkeypatch.setattr("uvicorn.run", lambda application, **_: made.append(application))
     text = DEMO_TEXT.rstrip("\n")
@@ -156,6 +144,9 @@ def test_end_of_sequence_ids_of_the_option(monkeypatch: pytest.MonkeyPatch) -> N
         with TestClient(made.pop(), base_url="http://localhost") as http:
             found = http.post("/v1/completions", json={"prompt": "Hi"}).json()
             assert found["choices"][0]["text"] == (LIBRARY.decode(ids[:4]) if options else text)
+            assert (found["model"], found["choices"][0]["finish_reason"]) == ("demo", "stop")
+            assert "behind a proxy" in http.get("/").text
+            assert http.get("/", headers={"host": "evil.example"}).status_code == 400
 
 
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,34 +376,6 @@ def test_the_end_of_an_event_loop_closes_what_is_still_open(backend: str) -> Non
     assert (log.stopped, log.done) == (1, 1)
 
 
-def test_the_bound_begins_with_the_first_cancellation_of_a_task(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One cancellation in on_stop bounds the closing of the iterator too."""
-    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
-
-    class Endless(Iterator):
-        async def aclose(self) -> None:
-            await asyncio.sleep(LONG)
-
-    async def main() -> None:
-        telling = asyncio.Event()
-
-        async def on_stop() -> None:
-            telling.set()
-            await asyncio.sleep(0.02)
-
-        chunks = stream(Endless(Log()), TOKENIZER, stop="b", on_stop=on_stop)
-        assert (await anext(chunks)).text == "a"
-        task = asyncio.create_task(chunks.aclose())
-        await telling.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(asyncio.wait_for(main(), LONG))
-
-
 # --- errors, garbage collection, two readers ------------------------------------------------------
 
 
@@ -464,16 +436,6 @@ def test_a_stream_that_is_freed_closes_its_engine_once(backend: str, engine: str
         anyio.run(run, place, backend=backend)
 
 
-async def bare(log: Log) -> AsyncGenerator[int, None]:
-    """It holds nothing that belongs to a task."""
-    try:
-        for token_id in IDS:
-            await turns(STEPS)
-            yield token_id
-    finally:
-        await log.clean_up()
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: str) -> None:
     """The one exception: its own shield is needed. Its scope is exited in order."""
@@ -499,25 +461,6 @@ def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: st
 
     anyio.run(main, backend=backend)
     assert ended == ["cancelled"]
-
-
-@pytest.mark.parametrize("count", range(20))
-@pytest.mark.parametrize("engine", [bare, Iterator])
-def test_the_end_of_an_event_loop_at_any_turn_closes_an_engine_that_is_left(
-    engine: Callable[[Log], Any], count: int
-) -> None:
-    """asyncio.run cancels all tasks, also one that closes and has not begun."""
-    log = Log()
-
-    async def main() -> None:
-        chunks = stream(engine(log), TOKENIZER)
-        await anext(chunks)
-        kept.append(asyncio.create_task(chunks.aclose()))
-        await turns(count)
-
-    kept: list[asyncio.Task[None]] = []
-    asyncio.run(main())
-    assert log.begun == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

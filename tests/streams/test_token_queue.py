@@ -34,18 +34,6 @@ IDS = [*TEXT.encode()]
 # --- what is put is read --------------------------------------------------------------------------
 
 
-async def test_all_waiting_ids_are_taken_at_once() -> None:
-    feed = TokenQueue()
-    feed.put(1)
-    feed.put([2, 3])
-    await feed.send(4)
-    assert feed.num_waiting == 4
-    assert await anext(feed) == [1, 2, 3, 4]
-    assert feed.num_waiting == 0
-    feed.put(5)
-    assert await anext(feed) == [5]
-
-
 async def test_a_stream_reads_the_end_with_its_reason_and_the_queue_is_closed() -> None:
     feed = TokenQueue()
     feed.put([65])

@@ -98,38 +98,6 @@ def test_any_calls_of_a_tracer_have_the_results_of_its_decoder(
         assert len([*map(json.loads, trace.lines())]) == len(trace.tokens) + 2
 
 
-@given(situation=ANY, cut=st.integers(0, 16), group=st.integers(1, 4))
-def test_a_restored_decoder_is_traced_as_one_that_continued(
-    situation: Situation, cut: int, group: int
-) -> None:
-    """Also in the middle of a character, of a stop, of a gate's marker."""
-    decoder = setup_of(situation).decoder()
-    whole = Tracer(setup_of(situation).decoder(), situation.prompt)
-    try:
-        for token_id in situation.ids[:cut]:
-            if not decoder.finished:
-                decoder.step(token_id)
-                whole.step(token_id)
-    except TokenIdError:
-        return
-    before = len(whole.trace().tokens)
-    restored = StopSequenceDecoder.restore(decoder.tokenizer, decoder.snapshot())
-    tracer = Tracer(restored, situation.prompt)
-    for machine in (decoder, tracer, whole):
-        try:
-            for start in range(cut, len(situation.ids), group):
-                if not machine.finished:
-                    machine.step_batch(situation.ids[start : start + group])
-        except TokenIdError:
-            pass
-        machine.flush()
-    assert tracer.snapshot() == decoder.snapshot()
-    fields = ("token_id", "text", "held", "jailed", "may_become", "finish_reason", "stop_reason")
-    assert [[getattr(token, name) for name in fields] for token in tracer.trace().tokens] == [
-        [getattr(token, name) for name in fields] for token in whole.trace().tokens[before:]
-    ]
-
-
 def test_ids_that_can_be_read_only_once_and_those_that_cannot() -> None:
     def failing() -> Iterator[int]:
         yield 0

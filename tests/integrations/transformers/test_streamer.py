@@ -19,6 +19,7 @@ from tests.hooks.recording import recording
 from tests.integrations.transformers.tensors import Model, Tensor
 from tests.integrations.vocabularies import VOCABULARIES, spelled
 from tests.server.serving import until
+from tests.streams.engines import BoomError
 
 # --- rows -----------------------------------------------------------------------------------------
 
@@ -112,10 +113,6 @@ def test_the_rows_of_a_prompt_have_its_conditions() -> None:
 
 TOKENIZER = MockTokenizer.from_tokens([*(bytes([byte]) for byte in range(256)), b"b>c"])
 LONG = b"abcdefghijklmnopqrstuvwxyz" * 4
-
-
-class BoomError(Exception):
-    """What goes wrong."""
 
 
 def failing(error: BaseException, *rows: bytes) -> Model:
