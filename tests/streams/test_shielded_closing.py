@@ -463,6 +463,19 @@ def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: st
     assert ended == ["cancelled"]
 
 
+def test_asyncio_closes_an_engine_although_it_cancels_the_task_that_closes() -> None:
+    """Before that task has begun: asyncio.run cancels all tasks at the end."""
+    log, kept = Log(), []
+
+    async def main() -> None:
+        chunks = stream(Iterator(log), TOKENIZER)
+        await anext(chunks)
+        kept.append(asyncio.create_task(chunks.aclose()))
+
+    asyncio.run(main())
+    assert log.begun == 1
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_interrupt_of_on_stop_is_raised_although_the_reader_is_cancelled(backend: str) -> None:
     class InterruptError(BaseException):
