@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from streamdec import (
     DecoderPool,
-    DecodeStream,
     MockTokenizer,
     SourceError,
     StopConditions,
@@ -22,7 +21,6 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec import Sequence as TokenSequence
 from streamdec.hooks import StopKind, StreamEnded
 from tests.hooks.recording import recording
 from tests.stop_laws import setup_of
@@ -115,21 +113,6 @@ def test_a_stream_counts_what_its_reader_can(
 
 
 # --- on the other machines ------------------------------------------------------------------------
-
-
-@given(st.lists(st.lists(st.integers(0, len(TOKENS) - 1), min_size=1, max_size=4), max_size=12))
-def test_decoders_without_stops_are_counted_too(outputs: list[list[int]]) -> None:
-    expected = counted(StopSequenceDecoder(TOKENIZER, StopConditions()), outputs)
-    for decoder in (DecodeStream(TOKENIZER), TokenSequence(TOKENIZER, [0, 1])):
-        with recording() as hook:
-            texts = [chunk.text for chunk in iter_chunks(iter(outputs), decoder)]
-        (event,) = hook.streams
-        assert (event.stop_kind, event.finish_reason) == (None, "length")
-        assert event.tokens == expected.tokens
-        assert event.characters == len("".join(texts))
-        assert event.chunks == sum(map(bool, texts))
-        if isinstance(decoder, DecodeStream):
-            assert told(event)[:6] == expected[:6]
 
 
 # --- how it ended ---------------------------------------------------------------------------------

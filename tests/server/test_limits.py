@@ -19,7 +19,6 @@ from streamdec.server import ServerLimits, answers, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
 from tests.server.test_errors import CHAT, COMPLETIONS, HI, JSON, checked
-from tests.streams.engines import Engine
 
 
 @contextmanager
@@ -190,53 +189,6 @@ def test_the_engine_is_closed_when_the_client_disconnects(
         until(lambda: all(run.num_given for run in runs))
         assert not any(run.closed.is_set() for run in runs)
     assert all(run.closed.wait(10) for run in runs)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("n", [1, 2])
-async def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
-    """It has sent nothing and closed its engines, and its task is not cancelled.
-
-    A cancelled task is.
-    """
-    sent: list[Any] = []
-    engines: list[Engine] = []
-    begun = asyncio.Barrier(n + 1)
-
-    async def hang(_: int) -> None:
-        await begun.wait()
-        await asyncio.Event().wait()
-
-    def engine(*_: Any) -> Engine:
-        engines.append(Engine([], before_pull=hang))
-        return engines[-1]
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def respond(*, leaves: bool) -> int:
-        bodies = [json.dumps({"prompt": "a", "n": n}).encode()]
-
-        async def receive() -> Any:
-            if bodies:
-                return {"type": "http.request", "body": bodies.pop()}
-            await (begun if leaves else asyncio.Event()).wait()
-            return {"type": "http.disconnect"}
-
-        headers = [(b"content-type", b"application/json"), (b"host", b"x")]
-        scope = {"type": "http", "method": "POST", "path": COMPLETIONS, "headers": headers}
-        await create_app(tokenizer, engine)(scope, receive, send)
-        task = asyncio.current_task()
-        assert task is not None
-        return task.cancelling()
-
-    assert await respond(leaves=True) == 0
-    task = asyncio.create_task(respond(leaves=False))
-    await begun.wait()
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
-    assert (sent, [each.closings for each in engines]) == ([], [1] * 2 * n)
 
 
 def test_templates_of_clients_that_left_are_not_rendered(

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
@@ -367,7 +365,6 @@ async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> No
 
 CONDITIONS = StopConditions(stop="\nUser:")
 PIECES = ["It is", None, "", " 42.\nUs", "er: ", "and more"]
-LETTERS = "ab\n"
 
 
 def decoder() -> TextStopDecoder:
@@ -414,17 +411,6 @@ async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reas
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [reason]
     chunks = [chunk async for chunk in wrap(Engine(["Hi"]), decoder(), finish_reason="stop")]
     assert chunks[-1].finish_reason == "stop"
-
-
-@given(cuts=st.lists(st.text(LETTERS, max_size=5), max_size=8))
-def test_the_result_does_not_depend_on_how_the_text_was_cut(cuts: list[str]) -> None:
-    judge = TextStopDecoder(StopConditions(stop="a\nb"))
-    whole = judge.step("".join(cuts))
-    expected = whole.text + ("" if judge.finished else judge.flush().text)
-    chunks = [*iter_chunks(cuts, TextStopDecoder(StopConditions(stop="a\nb")))]
-    assert "".join(chunk.text for chunk in chunks) == expected
-    assert chunks[-1].stop_reason == whole.stop_reason
-    assert all(chunk.text or chunk.finish_reason for chunk in chunks)
 
 
 async def test_an_error_of_the_source_comes_after_its_text_and_the_rest_can_be_continued() -> None:

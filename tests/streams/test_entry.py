@@ -23,30 +23,10 @@ from streamdec import (
 from streamdec.bulk import decode_rollouts
 from streamdec.core.conditions import StopOptions
 from streamdec.core.stop_sequence_decoder import DecoderOptions
-from tests.streams.engines import Engine, PlainEngine, drained
 from tests.support.pages import Page, printed_by
 
 TOKENS = [b"<s>", b"a", b"b", b"\xc3", b"\xa9", b"STOP", b" ."]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS, [0])
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Options are the same on both event loops, which other modules test."""
-    return "asyncio"
-
-
-@pytest.fixture(params=[stream, iter_chunks])
-def open_(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-async def text_of(open_: Callable[..., Any], outputs: list[int], *args: Any, **options: Any) -> str:
-    engine = (Engine if open_ in (stream, wrap) else PlainEngine)(outputs)
-    chunks = open_(engine, *args, **options)
-    found = [*chunks] if open_ is iter_chunks else await drained(chunks)
-    assert engine.closings == 1
-    return "".join(chunk.text for chunk in found)
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -88,31 +68,6 @@ def test_stops_are_accepted_wherever_conditions_are(name: str) -> None:
     assert call() == "aba"
     assert call(StopConditions("b")) == call(stop="b") == "a"
     assert call(visible_stop="b") == call(stop="b", include_stop_str_in_output=True) == "ab"
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({}, "ab\ufffd"),
-        ({"stop": "b"}, "a"),
-        ({"max_tokens": 2}, "a"),
-        ({"stop_regex": "[bc]+", "max_match_length": 5}, "a"),
-        ({"sections": {"r": ("a", "b")}}, "\ufffd"),
-        ({"skip_special_tokens": False}, "<s>ab\ufffd"),
-        ({"conditions": StopConditions(stop="b")}, "a"),
-        ({"prompt_token_ids": [3]}, "\ufffdab\ufffd"),
-        ({"ids": lambda token_id: [token_id]}, "ab\ufffd"),
-        ({"chunk_by": "token"}, "ab\ufffd"),
-        ({"index": 0}, "ab\ufffd"),
-        ({"return_token_ids": True}, "ab\ufffd"),
-    ],
-    ids=lambda value: next(iter(value), "none") if isinstance(value, dict) else None,
-)
-async def test_each_option_is_accepted_and_has_its_effect_on_the_text(
-    open_: Callable[..., Any], options: dict[str, Any], text: str
-) -> None:
-    assert await text_of(open_, [0, 1, 2, 3], TOKENIZER, **options) == text
 
 
 @pytest.mark.asyncio

@@ -17,16 +17,13 @@ from streamdec import (
     FinishedError,
     FinishReason,
     MockTokenizer,
-    StopSequenceDecoder,
     iter_chunks,
 )
 from streamdec.chunks import joined
 from streamdec.integrations import anthropic, openai, sse
 from streamdec.integrations.logprobs import (
     Alternative,
-    LogprobTracker,
     PlacedLogprob,
-    TokenLogprob,
 )
 
 HEAD: Any = {"response_id": "r", "model": "m", "created": 0}
@@ -327,25 +324,6 @@ def test_clients_read_the_text_and_the_end_of_each_sample(
     if name == "chat":  # whole, the reasoning comes first
         parts = [runs(sorted(each, key=itemgetter(0))) for each in parts]
     assert read([whole.body()], len(answer)) == wanted._replace(parts=parts)
-
-
-@pytest.mark.parametrize("size", [1, 3, 12])
-def test_log_probabilities_of_sections(size: int) -> None:
-    ids = [0, 1, 2, 3, 0, 4, 5, 3]
-    tracker = LogprobTracker(StopSequenceDecoder(TOKENIZER, sections=SECTIONS))
-    tracker.put(TokenLogprob(token_id, -0.5) for token_id in ids)
-    taken, parts = [], []
-    for start in range(0, len(ids), size):
-        chunk = tracker.feed(ids[start : start + size])
-        parts += [(each.section or "", each.text) for each in chunk.split()]
-        taken += tracker.take()
-    parts += [(each.section or "", each.text) for each in tracker.flush().split()]
-    taken += tracker.take()
-    assert [each.token_id for each in taken] == ids
-    texts = [TOKENS[token_id].decode() for token_id in ids]
-    offsets = [len("".join(texts[:place])) for place in range(len(ids))]
-    assert [each.text_offset for each in taken] == offsets  # the markers count
-    assert runs(parts) == [("reasoning", "Hm ."), ("", "Hi!"), ("reasoning", "\0"), ("", "!")]
 
 
 # --- counts and ends ------------------------------------------------------------------------------
