@@ -71,12 +71,6 @@ def expected_after(size: int) -> list[tuple[str | None, str]]:
     return shown([decoder.feed(IDS[:size]), decoder.flush()])
 
 
-def pool_of(**options: Any) -> DecoderPool:
-    pool = DecoderPool(TOKENIZER, return_token_ids=options.pop("return_token_ids", False))
-    pool.add("a", sections=SECTIONS, **options)
-    return pool
-
-
 def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,7 +79,8 @@ def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
 
     monkeypatch.setattr(StopSequenceDecoder, "flush", fail)
     for return_token_ids in (False, True):
-        pool = pool_of(return_token_ids=return_token_ids)
+        pool = DecoderPool(TOKENIZER, return_token_ids=return_token_ids)
+        pool.add("a", sections=SECTIONS)
         pool.step({"a": [0, 4]})
         chunk = pool.finish("a")
         assert (chunk.section, chunk.text, chunk.finish_reason) == ("reasoning", "<", "error")
