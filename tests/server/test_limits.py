@@ -19,6 +19,8 @@ from streamdec.server import ServerLimits, answers, app, create_app
 from tests.server.conftest import LIMITS, Served
 from tests.server.serving import EchoEngine, served, until
 from tests.server.test_errors import CHAT, COMPLETIONS, HI, JSON, checked
+from tests.streams.engines import Engine
+from tests.support.clients import sent_by
 
 
 @contextmanager
@@ -189,6 +191,35 @@ def test_the_engine_is_closed_when_the_client_disconnects(
         until(lambda: all(run.num_given for run in runs))
         assert not any(run.closed.is_set() for run in runs)
     assert all(run.closed.wait(10) for run in runs)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("n", [1, 2])
+async def test_a_whole_response_returns_when_its_client_has_left(tokenizer: Any, n: int) -> None:
+    """It has sent nothing and closed its engines, and its task is not cancelled.
+
+    A cancelled task is.
+    """
+    engines: list[Engine] = []
+    begun = asyncio.Barrier(n + 1)
+
+    async def hang(_: int) -> None:
+        await begun.wait()
+        await asyncio.Event().wait()
+
+    def engine(*_: Any) -> Engine:
+        engines.append(Engine([], before_pull=hang))
+        return engines[-1]
+
+    asked = create_app(tokenizer, engine), COMPLETIONS, {"prompt": "a", "n": n}
+    task = asyncio.create_task(sent_by(*asked, begun.wait))
+    assert (await task, task.cancelling()) == ([], 0)
+    task = asyncio.create_task(sent_by(*asked, asyncio.Event().wait))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert [each.closings for each in engines] == [1] * 2 * n
 
 
 def test_templates_of_clients_that_left_are_not_rendered(

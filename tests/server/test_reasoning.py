@@ -28,6 +28,20 @@ def client(tokenizer: Any) -> Iterator[TestClient]:
         yield found
 
 
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("a STOP b", "a "),
+        ("<think>a STOP</think> b STOP c", "<think>a STOP</think> b "),
+        ("a STOP</think>STOP", "a "),
+        ("a STOP<think>", "a STOP<think>"),  # the prompt ends inside the reasoning
+    ],
+)
+def test_stops_do_not_count_in_reasoning(client: TestClient, prompt: str, text: str) -> None:
+    found = client.post("/v1/completions", json={"prompt": prompt, "stop": "STOP"}).json()
+    assert found["choices"][0]["text"] == text
+
+
 def chat(client: TestClient, text: str, *, is_streamed: bool, **more: Any) -> tuple[str, str]:
     """What clients of OpenAI's API get: the reasoning, under both of its names, and the content."""
     body = {"messages": [{"role": "user", "content": text}], "stop": "STOP", **more}

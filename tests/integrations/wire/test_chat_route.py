@@ -15,6 +15,7 @@ from streamdec import MockTokenizer, load_tokenizer
 from streamdec.errors import ChatTemplateError
 from streamdec.integrations.chat_route import chat_route
 from tests.streams.engines import Engine
+from tests.support.clients import sent_by
 
 TOKENIZER = load_tokenizer("demo")
 HELLO: Any = [{"role": "user", "content": "Hi"}]
@@ -134,28 +135,17 @@ def test_an_answer_that_fails_is_an_error(engine: Any, code: str) -> None:
 
 
 def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
-    begun, bodies = asyncio.Event(), [json.dumps(BODY).encode()]
-    sent: list[Any] = []
+    begun = asyncio.Event()
 
     async def before(pulls: int) -> None:
         if pulls:
             begun.set()
             await asyncio.Event().wait()
 
-    async def receive() -> Any:
-        if bodies:
-            return {"type": "http.request", "body": bodies.pop()}
-        await begun.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     engine = Engine([5], before_pull=before)
     route = Route("/", chat_route(lambda *_: engine, TOKENIZER), methods=["POST"])
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
-    asyncio.run(Starlette(routes=[route])(scope, receive, send))
-    assert (sent[0]["status"], engine.is_closed) == (499, True)
+    head, *_ = asyncio.run(sent_by(Starlette(routes=[route]), "/", BODY, begun.wait))
+    assert (head["status"], engine.is_closed) == (499, True)
 
 
 def test_wrong_arguments_are_found_before_the_first_request() -> None:
