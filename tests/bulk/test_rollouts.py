@@ -160,6 +160,13 @@ def has_spans(tokenizer: Any) -> bool:
     return True
 
 
+@both_ways
+def test_a_row_continues_its_prompt() -> None:
+    rows, prompts = [[5, 0], [5, 0], [0]], map(iter, [[4], [], [0]])
+    found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
+    assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
+
+
 # --- what is cut alike ----------------------------------------------------------------------------
 
 

@@ -472,14 +472,6 @@ def test_a_broken_clock_raises_a_template_error(pool: ChildPool, clock: Any) -> 
         render_isolated("a", CONTEXT, profile="classic", now=clock, pool=pool)
 
 
-@pytest.mark.thorough
-def test_a_context_that_is_too_large_for_the_child_is_an_error() -> None:
-    pool = ChildPool(1, ChildLimits(memory=80 << 20))
-    with pytest.raises(ChatTemplateError):
-        rendered(pool, "{{ x|length }}", x="x" * (40 << 20))
-    pool.close()
-
-
 def test_the_clock_is_read_in_this_process(
     monkeypatch: pytest.MonkeyPatch, pool: ChildPool
 ) -> None:

@@ -187,33 +187,10 @@ async def by_task_twice(reader: Reader, count: int) -> bool:
     return await by_task(reader, count, times=2)
 
 
-async def by_timeout(reader: Reader, count: int) -> bool:
-    """asyncio.timeout, moved to now after some turns."""
-    loop = asyncio.get_running_loop()
-    box: list[asyncio.Timeout] = []
-
-    async def read() -> bool:
-        try:
-            async with asyncio.timeout(None) as timeout:
-                box.append(timeout)
-                await reader.read()
-        except TimeoutError:
-            return True
-        return False
-
-    task = asyncio.create_task(read())
-    await asyncio.sleep(0)
-    await turns(count)
-    if not task.done():
-        box[0].reschedule(loop.time())
-    return await task
-
-
 CANCELLATIONS: dict[str, Callable[[Reader, int], Awaitable[bool]]] = {
     "scope": by_scope,
     "task": by_task,
     "twice": by_task_twice,
-    "timeout": by_timeout,
 }
 CASES = [
     *(("asyncio", name, engine) for name in CANCELLATIONS for engine in ENGINES),

@@ -139,6 +139,11 @@ async def test_objects_have_the_section_of_their_text() -> None:
     assert items[-1]["finish_reason"] == "stop"
 
 
+async def test_options_that_a_worker_cannot_have() -> None:
+    with pytest.raises(TypeError, match="got conditions and stop, max_tokens"):
+        worker_of(engine_of([]), stop="x", max_tokens=3)
+
+
 async def test_an_engine_is_closed_if_its_request_is_refused() -> None:
     engine, context = engine_of(IDS), Context()
     worker = worker_of(engine, prompt_token_ids=lambda _: [-1])
