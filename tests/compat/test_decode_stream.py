@@ -77,6 +77,18 @@ def test_real_tokenizers_give_the_same_text_and_never_later(path: Path) -> None:
                 assert "".join(ours[:place]).startswith("".join(theirs[:place]))
 
 
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_prompt_that_ends_inside_a_character_is_not_output(
+    tokenizer: Tokenizer, skip: bool
+) -> None:
+    """vllm-project/vllm#48853: the library's stream takes such a prompt for new text."""
+    ids = tokenizer.encode("Größe 😀<eos>", add_special_tokens=False).ids
+    place = next(n for n in range(1, len(ids)) if tokenizer.decode(ids[:n]).endswith("\ufffd"))
+    whole = tokenizer.decode(ids, skip_special_tokens=skip)
+    rest = whole[len(tokenizer.decode(ids[:place]).rstrip("\ufffd")) :]
+    assert "".join(texts(TokenizersDecodeStream(ids[:place], skip), tokenizer, ids[place:])) == rest
+
+
 @pytest.mark.parametrize("make", BOTH)
 @pytest.mark.parametrize(
     "ids", [None, [], [0, 1], (0, 1), range(2), np.array([0, 1]), array.array("I", [1]), b"\0"]

@@ -7,6 +7,8 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamdec import (
     Chunk,
@@ -18,8 +20,9 @@ from streamdec import (
     iter_chunks,
     stream,
 )
-from streamdec.streams import async_closing
+from streamdec.streams import DecoderOptions, async_closing
 from streamdec.streams.observers import TokenAttribution
+from tests.hooks.recording import recording
 from tests.streams.engines import Engine, drained
 
 TOKENS = [b"<think>", b"Hm", b".</think>\n", b"Hi", b"<", b"/think>", b"\xc3", b"\xa9!"]
@@ -69,6 +72,27 @@ async def test_a_stream_that_is_left_between_two_sections_loses_no_text(kind: An
 def expected_after(size: int) -> list[tuple[str | None, str]]:
     decoder = StopSequenceDecoder(TOKENIZER, sections=SECTIONS)
     return shown([decoder.feed(IDS[:size]), decoder.flush()])
+
+
+@pytest.mark.filterwarnings("ignore:an output began")
+@given(groups=st.lists(st.lists(st.sampled_from(range(len(TOKENS))), max_size=4), max_size=6))
+def test_lists_and_token_ids_make_no_difference(groups: list[list[int]]) -> None:
+    """And hooks count the chunks that are output."""
+    ids = [token_id for group in groups for token_id in group]
+    options: DecoderOptions = {"sections": SECTIONS, "stop": "Hi<"}
+    with recording() as hook:
+        plain = [*iter_chunks(ids, TOKENIZER, **options)]
+        chunks = [*iter_chunks(groups, TOKENIZER, return_token_ids=True, **options)]
+    for event, each in zip(hook.streams, (plain, chunks), strict=True):
+        assert event.chunks == sum(bool(chunk.text) for chunk in each)
+    for section in ("reasoning", None):
+        texts = [
+            "".join(chunk.text for chunk in each if chunk.section == section)
+            for each in (plain, chunks)
+        ]
+        assert texts[0] == texts[1]
+    covered = [token_id for chunk in chunks for token_id in chunk.token_ids]
+    assert covered == ids[: len(covered)]
 
 
 def test_a_chunk_of_a_request_that_cannot_be_ended_is_in_its_section(
