@@ -226,7 +226,7 @@ class Encoder(Format):
         parts = self._templates.get((index, section))
         if parts is None or not is_plain:
             data = self._events(self.step(chunk, index, **details))
-            if is_plain and self._has_templates:
+            if is_plain and chunk.text and self._has_templates:
                 self._templates[index, section] = self._template(index, section)
             return data
         sample = self._samples[index]

@@ -153,8 +153,9 @@ class MessageEncoder(_Message, Encoder):
     ) -> list[Json]:
         events: list[Json] = []
         for part in chunk.split():
-            if part.text or part.finish_reason is None:
-                kind = _kind_of(part)
+            kind = _kind_of(part)
+            # A chunk without text begins no block, because the API refuses empty ones.
+            if part.text or (part.finish_reason is None and kind == self._block):
                 if kind != self._block:
                     events += [*self._stop_block(), self._start_block(kind)]
                 events.append(self._delta({"type": f"{kind}_delta", kind: part.text}))

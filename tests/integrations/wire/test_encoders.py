@@ -222,6 +222,7 @@ def read_anthropic(events: list[Any], _: int) -> Read:
         elif each["type"] == "error":
             error = "error"
     assert error or (blocks and not is_open)
+    assert len(blocks) == 1 or all(each[each["type"]] for each in blocks)  # the API refuses others
     for each in blocks[: len(blocks) - is_open]:
         assert each.get("signature", "") == ("\0" if each["type"] == "thinking" else "")
     kinds = {"thinking": "reasoning", "text": "text"}
@@ -265,6 +266,9 @@ def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> Non
     flags=st.tuples(st.booleans(), st.booleans()),
 )
 @example([chunks_of([3, 3, 0, 1, 1, 5, 3, 3])], "message", (), (False, False))
+@example(
+    [[Chunk(), *chunks_of([0, 1])[:-1], Chunk(), Chunk("", "stop")]], "message", (), (False, False)
+)
 def test_clients_read_the_text_and_the_end_of_each_sample(
     answer: list[list[Chunk]], name: str, logprobs: Any, flags: tuple[bool, bool]
 ) -> None:
