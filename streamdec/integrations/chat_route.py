@@ -22,7 +22,8 @@ from streamdec.streams.text_stream import stream
 
 __all__ = ["chat_route"]
 
-_KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens", "user"), object)
+_KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens"), object)
+_KNOWN |= dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), object)
 _KNOWN |= {"model": str, "messages": list, "tools": list, "chat_template_kwargs": dict}
 _KNOWN |= {"stream": bool, "stream_options": dict}
 _NEUTRAL: dict[str, Any] = {
@@ -91,6 +92,7 @@ def chat_route(
             "prompt_tokens": len(prompt),
             "include_usage": body.get("stream_options", {}).get("include_usage") is True,
         }
+        whole = ChatResponse(**about)
         try:
             chunks = stream(
                 engine(prompt, body),
@@ -101,7 +103,6 @@ def chat_route(
             )
             if body.get("stream"):
                 return EventStreamResponse(ChatCompletionEncoder(**about), chunks)
-            whole = ChatResponse(**about)
             async with anyio.create_task_group() as group, chunks:
                 group.start_soon(listen, request.receive, group.cancel_scope)
                 async for chunk in chunks:
@@ -109,7 +110,8 @@ def chat_route(
                 group.cancel_scope.cancel()
         except Exception:  # noqa: BLE001 (the client gets no details)
             _log.exception("the engine failed")
-            return _answer(error_body(FAILED, code="error"), 500)
+            if not whole.finished:
+                return _answer(error_body(FAILED, code="error"), 500)
         if not whole.finished:
             return Response(status_code=499)  # the client has disconnected
         return _answer(whole.body(), 500 if whole.failed else 200)

@@ -18,7 +18,9 @@ from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.integrations._json import Json
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.streams.text_stream import stream
+from streamdec.streams.closing import closing_of
+from streamdec.streams.text_iterator import iterator_of
+from streamdec.streams.text_stream import Blocking, stream
 
 __all__ = ["TextWorker"]
 
@@ -131,8 +133,9 @@ class _Outputs:
     """The outputs of an engine, until it ends or Dynamo's context is stopped."""
 
     def __init__(self, source: Any, context: Any) -> None:
-        self._iterator = aiter(source) if hasattr(source, "__aiter__") else _async(source)
-        self._close = getattr(self._iterator, "aclose", None)
+        iterator = aiter(source) if hasattr(source, "__aiter__") else Blocking(iterator_of(source))
+        self._iterator: AsyncIterator[Any] = iterator
+        self._close = closing_of(iterator)
         self._pulling: asyncio.Timeout | None = None
         self._stop: asyncio.Future[Any] = asyncio.Future()  # never done
         if context is not None:
@@ -169,11 +172,5 @@ class _Outputs:
 
     async def aclose(self) -> None:
         self._stop.cancel()
-        if self._close is not None:
-            await self._close()
-
-
-async def _async(source: Iterable[Any]) -> AsyncIterator[Any]:
-    for output in source:
-        yield output
-        await asyncio.sleep(0)
+        if self._close is not None and inspect.isawaitable(result := self._close()):
+            await result

@@ -22,6 +22,7 @@ from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.errors import RequestError
 from streamdec.server.requests import Generation
+from streamdec.streams.closing import closing_of
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -77,8 +78,7 @@ class Samples:
             source: Any = self._engine(list(prompt), params)
             if inspect.isawaitable(source):
                 source = await source
-            if not hasattr(source, "__aiter__"):
-                source = _in_thread(source)
+            source = aiter(source) if hasattr(source, "__aiter__") else _in_thread(source)
             try:
                 async for output in source:
                     if tracker is not None:
@@ -86,10 +86,10 @@ class Samples:
                         await checkpoint()  # many log probabilities take some milliseconds
                     yield output
             finally:
-                close = getattr(source, "aclose", None)
-                if close is not None:
-                    with anyio.CancelScope(shield=True):
-                        await close()
+                close = closing_of(source) or bool
+                with anyio.CancelScope(shield=True):
+                    if inspect.isawaitable(result := close()):
+                        await result
 
 
 async def _in_thread(source: Any) -> AsyncIterator[Any]:

@@ -16,6 +16,11 @@ from streamdec.streams.reading import Reading
 Action = Callable[[], object]
 
 
+def closing_of(iterator: Any) -> Action | None:
+    """Return the method that closes ``iterator``, if it has one."""
+    return getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+
+
 class Closing:
     """Closes the ``iterator`` of a plain source once, after a call of ``on_stop``.
 
@@ -29,7 +34,7 @@ class Closing:
         if on_stop is not None and not callable(on_stop):
             raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
         self._reading = reading
-        self._close = getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+        self._close = closing_of(iterator)
         self._on_stop = on_stop
         self._errors: list[Exception] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
@@ -76,6 +77,29 @@ def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(
     found = Engine([40] * 9)
     assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success
     assert found.closings == 1
+
+
+def test_an_engine_counts_until_its_iterator_is_closed(tokenizer: Any) -> None:
+    told = []
+
+    class Request:
+        async def __aiter__(self) -> Any:
+            told.append("begun")
+            try:
+                while True:
+                    yield 40
+            finally:
+                await asyncio.sleep(0.01)  # an abort that takes a while
+                told.append("closed")
+
+    class OneAtATime:
+        max_concurrency = 1
+
+        def __call__(self, *_: Any) -> Request:
+            return Request()
+
+    assert answer_of(tokenizer, OneAtATime(), max_tokens=2, n=2).is_success
+    assert told == ["begun", "closed"] * 2
 
 
 def test_an_error_after_the_end_of_an_answer_is_only_logged(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from streamdec import HuggingFaceTokenizer, MockTokenizer, TokenIdError
 from streamdec.integrations.dynamo import TextWorker
 from streamdec.integrations.openai import ChatCompletionEncoder
-from tests.streams.engines import Engine
+from tests.streams.engines import Engine, PlainEngine
 from tests.support.zoo import ZOO
 
 TOKENIZER = HuggingFaceTokenizer(ZOO["byte_level_trained"]())
@@ -66,6 +66,27 @@ async def test_the_text_and_its_end() -> None:
     assert objects[-1] == {"text": "", "finish_reason": "stop", "stop_reason": STOP}
     assert engine.closings == 1
     assert engine.pulls < len(IDS)
+
+
+class AsyncOfClose(PlainEngine):
+    """An asynchronous engine with a plain ``close``."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return self.next_output()
+        except IndexError:
+            raise StopAsyncIteration from None
+
+
+@pytest.mark.parametrize("of", [PlainEngine, AsyncOfClose])
+async def test_an_engine_without_aclose_is_closed_by_close(of: Any) -> None:
+    engine = of(IDS * 2)
+    objects = await all_of(TextWorker(lambda _: engine, TOKENIZER).generate({"stop": STOP}))
+    assert texts(objects) == EXPECTED
+    assert engine.closings == 1
 
 
 async def test_objects_have_the_format_of_the_request() -> None:

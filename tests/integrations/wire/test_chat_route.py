@@ -72,11 +72,12 @@ def test_a_wrong_request_is_refused(wrong: Any, told: str) -> None:
 
 def test_values_that_change_nothing_are_accepted() -> None:
     neutral: dict[str, Any] = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False}
-    form = {
+    form: dict[str, Any] = {
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "response_format": {"type": "text"},
     }
+    form |= {"metadata": {"user": "7"}, "store": True, "service_tier": "auto"}
     assert answered(says("Hi"), neutral | form).status_code == 200
     with_null = json.dumps(BODY | {"seed": None}).encode()
     assert answered(says("Hi"), with_null).status_code == 200
@@ -132,6 +133,13 @@ def test_an_answer_that_fails_is_an_error(engine: Any, code: str) -> None:
     answer = answered(engine)
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, code)
     assert "CUDA" not in answer.text
+
+
+def test_an_error_after_the_end_of_an_answer_is_only_logged(caplog: Any) -> None:
+    engine = Engine([5, 5, 5], close_error=ConnectionError("the worker has gone"))
+    answer = answered(lambda *_: engine, {"max_tokens": 2})
+    assert (answer.status_code, answer.json()["usage"]["completion_tokens"]) == (200, 2)
+    assert "the worker has gone" in caplog.text
 
 
 def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
