@@ -117,6 +117,8 @@ class EventStreamResponse(Response):
             "headers": self.raw_headers,
         }
         async with AsyncExitStack() as closing:
+            # It is last: a server that sees an error closes the connection, which clients reuse.
+            closing.push_async_callback(sending.end)
             for stream in self._streams:
                 closing.push_async_callback(stream.aclose)  # shielded from cancellation
             async with anyio.create_task_group() as group:
@@ -158,11 +160,12 @@ class _Sending:
         """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
+        self._has_ended = False
         self._is_complete = True
         """Whether no error came before the end of its sample."""
 
     async def run(self, send: Send, group: TaskGroup, head: Message) -> None:
-        """Send ``head``, all events and the end of the response. Then cancel ``group``."""
+        """Send ``head`` and all events. Then cancel ``group``."""
         self._raw_send, self._group = send, group
         await self._send(head)
         await self._send_data(self._wire.start_bytes())
@@ -174,8 +177,13 @@ class _Sending:
                     self._readers.start_soon(self._read, index)
         last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
         await self._send_data(last())
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        self._has_ended = True
         group.cancel_scope.cancel()
+
+    async def end(self) -> None:
+        """End the response, if the client has all its events."""
+        if self._has_ended:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _read(self, index: int) -> None:
         """Read one sample, and send its events."""

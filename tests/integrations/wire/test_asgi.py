@@ -127,6 +127,27 @@ async def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> Non
     assert all(each.is_closed for each in engines)
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("n", [1, 2])
+async def test_an_error_follows_the_end_of_the_response_at_once(n: int) -> None:
+    """The server then closes the connection. So its client does not send a request on it before."""
+    later: list[Any] = []
+
+    async def send(message: Any) -> None:
+        await checkpoint()
+        if message == LAST:
+            asyncio.get_running_loop().call_soon(later.append, message)
+
+    engines = [Engine([], error=ConnectionError(), in_close=checkpoint) for _ in range(n)]
+    response = EventStreamResponse(wire(n), *(stream(each, TOKENIZER) for each in engines))
+    with pytest.raises(ConnectionError):
+        await response({}, Client().receive, send)
+    assert all(each.is_closed for each in engines)
+    assert not later
+    await checkpoint()
+    assert later
+
+
 @both_loops
 async def test_a_response_that_ends_has_its_headers_and_its_end() -> None:
     client = Client()
