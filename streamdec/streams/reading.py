@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Generic, Literal, Protocol, Self, SupportsIndex, TypeVar
+from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
 
 from streamdec import hooks
@@ -190,6 +190,8 @@ class Reading(Stepper):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
         super().__init__(decoder, return_token_ids=return_token_ids)
+        self.splits = has_sections(decoder)
+        """Whether a chunk may have several parts."""
         if isinstance(decoder, TextStopDecoder):
             if ids is not None or cumulative or index is not None or return_token_ids:
                 message = "ids, cumulative, index and return_token_ids are for token ids"
@@ -200,7 +202,7 @@ class Reading(Stepper):
             self.id_type = int if ids is None and not cumulative else None
         if chunk_by == "token":
             self.shows_all, self.most = True, 1
-        elif self.behind is not decoder and has_sections(decoder):
+        elif self.behind is not decoder and self.splits:
             self.most = 1  # so that a LogprobTracker knows the section of each token
         if decoder.finished:
             self._end(finish_reason)
@@ -227,7 +229,7 @@ class Reading(Stepper):
                 unread = chunk.unread_tokens + len(token_ids) - start - len(ids)
                 self.finish(replace(chunk, unread_tokens=unread))
                 return
-            yield chunk
+            yield from self.split(chunk)
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
@@ -261,58 +263,18 @@ class Reading(Stepper):
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
 
-    def take_last(self) -> Chunk | None:
-        """Return the last chunk after the source was closed; None if it is not output."""
+    def take_last(self) -> Iterator[Chunk]:
+        """Yield the parts of the last chunk after the source was closed, if it is output."""
         last, self.last = self.last, None
-        return last if last is not None and (last.text or self.error is None) else None
+        if last is not None and (last.text or self.error is None):
+            yield from self.split(last)
 
-
-class Parts:
-    """The chunks of a generator, each divided into the parts that are in one section.
-
-    It is no generator: two of them would both be closed at the end of an event loop.
-    """
-
-    def __init__(self, chunks: Any, reading: Reading) -> None:
-        self._chunks, self._reading = chunks, reading
-        self._is_closed = False
-
-    @property
-    def ag_running(self) -> bool:
-        """Whether a reader waits for the next chunk."""
-        return bool(self._chunks.ag_running)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Chunk:
-        return self._next() or self._first_of(next(self._chunks))
-
-    def close(self) -> None:
-        """Close the generator. The parts that were not output stay in ``reading``."""
-        self._is_closed = True
-        self._chunks.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        return self._next() or self._first_of(await anext(self._chunks))
-
-    async def aclose(self) -> None:
-        """Do what ``close`` does."""
-        self._is_closed = True
-        await self._chunks.aclose()
-
-    def _next(self) -> Chunk | None:
-        if self._is_closed or not self._reading.parts:
-            return None
-        first, *self._reading.parts = self._reading.parts
-        return first
-
-    def _first_of(self, chunk: Chunk) -> Chunk:
-        first, *self._reading.parts = chunk.split()
-        return first
+    def split(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield the parts of ``chunk``, each of one section."""
+        self.parts = chunk.split()
+        while self.parts:
+            first, *self.parts = self.parts
+            yield first
 
 
 class BaseStream(Generic[M]):

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, SupportsIndex, Unpack
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.conditions import StopConditions
-from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
+from streamdec.core.stepping import DECODERS, decoder_behind
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.core.token_ids import check_dimensions
@@ -19,7 +19,7 @@ from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 from streamdec.streams.closing import Closing
 from streamdec.streams.outputs import is_plain
-from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Parts, Reading
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -47,10 +47,7 @@ class TextIterator(BaseStream[M]):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
         self._closing = Closing(reading, outputs, on_stop)
-        self._chunks: Generator[Chunk, None, None] | Parts
         self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
-        if has_sections(decoder):
-            self._chunks = Parts(self._chunks, reading)
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -160,7 +157,8 @@ def _chunks(
     reading: Reading, source: Iterator[Any], closing: Closing
 ) -> Generator[Chunk, None, None]:
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
-    step, feed, shows_all = reading.step, reading.feed, reading.shows_all
+    step, feed, splits = reading.step, reading.feed, reading.splits
+    shows_all = reading.shows_all
     try:
         for output in source:
             kind = type(output)
@@ -191,7 +189,11 @@ def _chunks(
             if chunk.finish_reason is not None:
                 reading.finish(chunk)
                 break
-            if chunk.text or shows_all:
+            if splits:
+                for part in reading.split(chunk):
+                    if part.text or shows_all:
+                        yield part
+            elif chunk.text or shows_all:
                 yield chunk
         else:
             reading.end_with_source()
@@ -200,6 +202,5 @@ def _chunks(
         closing.note_on(error)
         raise
     closing.close()
-    if (last := reading.take_last()) is not None:
-        yield last
+    yield from reading.take_last()
     closing.raise_errors(reading.error)

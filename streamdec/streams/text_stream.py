@@ -21,11 +21,11 @@ from anyio.lowlevel import checkpoint
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.conditions import StopConditions
-from streamdec.core.stepping import DECODERS, decoder_behind, has_sections
+from streamdec.core.stepping import DECODERS, decoder_behind
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Parts, Reading
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
 from streamdec.streams.text_iterator import iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
@@ -77,8 +77,6 @@ class TextStream(BaseStream[M]):
         if reading.is_over:
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
-        if has_sections(decoder):
-            self._chunks = Parts(self._chunks, reading)
         reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
@@ -293,7 +291,8 @@ async def _chunks(
     the same loop again, because a call for each output would take as long as the rest of the loop.
     """
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
-    step, feed, shows_all = reading.step, reading.feed, reading.shows_all
+    step, feed, splits = reading.step, reading.feed, reading.splits
+    shows_all = reading.shows_all
     left = MAX_TOKENS_AT_ONCE
     is_first = True
     async with closing:
@@ -334,14 +333,18 @@ async def _chunks(
             if chunk.finish_reason is not None:
                 reading.finish(chunk)
                 break
-            if chunk.text or shows_all:
+            if splits:
+                for part in reading.split(chunk):
+                    if part.text or shows_all:
+                        yield part
+            elif chunk.text or shows_all:
                 yield chunk
             left -= size
             if left <= 0:
                 left = await _rest()
         else:
             reading.end_with_source()
-    if (last := reading.take_last()) is not None:
+    for last in reading.take_last():
         yield last
     closing.raise_errors(reading.error)
 
