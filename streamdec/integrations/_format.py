@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict, Unpack, assert_never
+from typing import ClassVar, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -18,20 +18,14 @@ REASONING = "reasoning"
 FAILED = "the server had an error while it generated the answer"
 """The default message for a client: it does not contain the message of the error."""
 
+FAILURES: dict[FinishReason | None, str] = {
+    "abort": "the request was aborted before the answer was complete",
+    "error": FAILED,
+}
+"""The messages for reasons that the APIs have no word for."""
+
 _PLACE = b'"\\u0000"'
 """What the text of a template is in JSON."""
-
-
-def failure_of(reason: FinishReason | None) -> str | None:
-    """Return the message for a reason that the APIs have no word for, else None."""
-    match reason:
-        case None | "stop" | "length" | "content_filter":
-            return None
-        case "abort":
-            return "the request was aborted before the answer was complete"
-        case "error":
-            return FAILED
-    assert_never(reason)
 
 
 def check_text(name: str, value: object) -> str:
@@ -107,7 +101,7 @@ class Format(ABC):
     @property
     def failed(self) -> bool:
         """Whether a sample was aborted or failed, so that the response is an error."""
-        return any(failure_of(sample.finish_reason) for sample in self._samples)
+        return any(sample.finish_reason in FAILURES for sample in self._samples)
 
     @property
     def finished(self) -> bool:
@@ -145,9 +139,9 @@ class Format(ABC):
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
-        found = {each.finish_reason: failure_of(each.finish_reason) for each in self._samples}
-        reason: FinishReason = "error" if "error" in found else "abort"
-        return self._error(found[reason] or FAILED, reason)
+        is_error = any(sample.finish_reason == "error" for sample in self._samples)
+        reason: FinishReason = "error" if is_error else "abort"
+        return self._error(FAILURES[reason], reason)
 
     @abstractmethod
     def _error(self, message: str, code: str) -> Json:

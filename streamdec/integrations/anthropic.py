@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.integrations._format import (
@@ -28,18 +28,12 @@ from streamdec.integrations.sse import event
 __all__ = ["FAILED", "MessageEncoder", "MessageResponse", "error_body"]
 
 
-def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for ``reason``; None for no reason and for a failure."""
-    match reason:
-        case "stop":  # an end-of-sequence id, a stop id, or a stop of the server
-            return "end_turn"
-        case "length":
-            return "max_tokens"
-        case "content_filter":
-            return "refusal"
-        case None | "abort" | "error":
-            return None
-    assert_never(reason)
+_WORDS: dict[FinishReason | None, str] = {
+    "stop": "end_turn",  # an end-of-sequence id, a stop id, or a stop of the server
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+"""The API's words for why an answer ended."""
 
 
 def error_body(message: str, *, kind: str = "api_error") -> Json:
@@ -86,7 +80,7 @@ class _Message(Format):
         stop, named = sample.stop_reason, self._stop_sequences
         if isinstance(stop, str) and (named is None or stop in named):
             return {"stop_reason": "stop_sequence", "stop_sequence": stop}
-        return {"stop_reason": _word_of(sample.finish_reason), "stop_sequence": None}
+        return {"stop_reason": _WORDS.get(sample.finish_reason), "stop_sequence": None}
 
     def _error(self, message: str, code: str) -> Json:
         return error_body(message)

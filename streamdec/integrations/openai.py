@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, assert_never
+from typing import ClassVar
 
-from streamdec.chunks import Chunk, FinishReason
+from streamdec.chunks import Chunk
 from streamdec.integrations._format import (
     FAILED,
+    FAILURES,
     REASONING,
     ChunkDetails,
     Encoder,
@@ -26,7 +27,6 @@ from streamdec.integrations._format import (
     Sample,
     check_count,
     check_text,
-    failure_of,
 )
 from streamdec.integrations._json import Json
 from streamdec.integrations.logprobs import Alternative, PlacedLogprob
@@ -65,16 +65,6 @@ def error_body(
     'invalid_request_error'
     """
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-def _word_of(reason: FinishReason | None) -> str | None:
-    """Return the API's word for ``reason``; None for no reason and for a failure."""
-    match reason:
-        case "stop" | "length" | "content_filter":
-            return reason
-        case None | "abort" | "error":
-            return None
-    assert_never(reason)
 
 
 def chat_logprobs(logprobs: Sequence[PlacedLogprob]) -> Json:
@@ -154,17 +144,12 @@ class _Choices(Format):
         self._has_templates = not return_token_ids
 
     def _choice(
-        self,
-        index: int,
-        sample: Sample,
-        content: Json,
-        parts: Sequence[Chunk],
-        placed: Sequence[PlacedLogprob],
+        self, index: int, sample: Sample, parts: Sequence[Chunk], placed: Sequence[PlacedLogprob]
     ) -> Json:
-        word = _word_of(sample.finish_reason)
+        word = None if sample.finish_reason in FAILURES else sample.finish_reason
         choice = {
             "index": index,
-            **content,
+            **self._content(parts),
             "logprobs": self._logprobs(placed) if placed else None,
             "finish_reason": word,
         }
@@ -184,6 +169,10 @@ class _Choices(Format):
             "completion_tokens": completion_tokens,
             "total_tokens": self._prompt_tokens + completion_tokens,
         }
+
+    @abstractmethod
+    def _content(self, parts: Sequence[Chunk]) -> Json:
+        """Return the fields of a choice that have the text."""
 
     @abstractmethod
     def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
@@ -211,20 +200,16 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
-        if not failure_of(chunk.finish_reason) or last.text or logprobs:
+        if chunk.finish_reason not in FAILURES or last.text or logprobs:
             objects.append(self._with_choice(index, sample, last, logprobs))
         return objects
 
     def _with_choice(
         self, index: int, sample: Sample, part: Chunk, logprobs: Sequence[PlacedLogprob] = ()
     ) -> Json:
-        choice = self._choice(index, sample, self._content(part), [part], logprobs)
+        choice = self._choice(index, sample, [part], logprobs)
         answer: Json = {**self._fields, "choices": [choice]}
         return {**answer, "usage": None} if self._has_usage else answer
-
-    @abstractmethod
-    def _content(self, chunk: Chunk) -> Json:
-        """Return the fields of a choice that have the text."""
 
 
 class ChatCompletionEncoder(_Stream):
@@ -269,7 +254,8 @@ class ChatCompletionEncoder(_Stream):
             each["choices"][0].pop("token_ids", None)
         return objects
 
-    def _content(self, chunk: Chunk) -> Json:
+    def _content(self, parts: Sequence[Chunk]) -> Json:
+        [chunk] = parts
         if not chunk.text and chunk.finish_reason is not None:
             return {"delta": {}}
         if chunk.section == REASONING:
@@ -292,8 +278,8 @@ class CompletionEncoder(_Stream):
     _object = "text_completion"
     _logprobs = staticmethod(completion_logprobs)
 
-    def _content(self, chunk: Chunk) -> Json:
-        return {"text": chunk.text}
+    def _content(self, parts: Sequence[Chunk]) -> Json:
+        return {"text": parts[0].text}
 
 
 # --- whole ----------------------------------------------------------------------------------------
@@ -304,15 +290,11 @@ class _Whole(_Choices, Response):
 
     def _whole(self) -> Json:
         choices = [
-            self._choice(index, sample, self._content(sample.parts), sample.parts, sample.placed)
+            self._choice(index, sample, sample.parts, sample.placed)
             for index, sample in enumerate(self._samples)
         ]
         usage = {"usage": self._usage()} if self._has_usage else {}
         return {**self._fields, "choices": choices, **usage}
-
-    @abstractmethod
-    def _content(self, parts: Sequence[Chunk]) -> Json:
-        """Return the fields of a choice that have the text."""
 
 
 class ChatResponse(_Whole):
