@@ -14,7 +14,7 @@ import anyio
 
 from streamdec.core.conditions import NO_CONDITIONS
 from streamdec.integrations._json import json_bytes
-from streamdec.integrations._starlette import Request, Response
+from streamdec.integrations._starlette import ClientDisconnect, Request, Response
 from streamdec.integrations.asgi import EventStreamResponse, listen
 from streamdec.integrations.openai import FAILED, ChatCompletionEncoder, ChatResponse, error_body
 from streamdec.integrations.requests import from_openai
@@ -85,6 +85,8 @@ def chat_route(
             prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
         about: dict[str, Any] = {
             "response_id": f"chatcmpl-{uuid.uuid4()}",
             "model": body["model"],

@@ -156,6 +156,24 @@ def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
     assert (head["status"], engine.is_closed) == (499, True)
 
 
+def test_a_client_that_disconnects_before_its_request_is_complete_is_no_error() -> None:
+    messages = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b"{", "more_body": True},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop()
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 499) == 499
+
+    route = Route("/", chat_route(says("Hi"), TOKENIZER), methods=["POST"])
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    asyncio.run(Starlette(routes=[route])(scope, receive, send))
+    assert not messages
+
+
 def test_wrong_arguments_are_found_before_the_first_request() -> None:
     with pytest.raises(TypeError, match="stops"):
         chat_route(says("Hi"), TOKENIZER, stops="x")
