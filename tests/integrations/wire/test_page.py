@@ -169,6 +169,18 @@ def test_a_route_for_messages(url: str) -> None:
     assert [each["delta"] for each in events if each["type"] == "message_delta"] == [stop]
 
 
+def test_the_lifespan_waits_until_no_request_is_running(examples: dict[str, Any]) -> None:
+    running = examples["running"]
+
+    async def main() -> None:
+        async with examples["lifespan"](None):
+            running.add("a")
+            asyncio.get_running_loop().call_later(0.05, running.clear)
+        assert not running
+
+    asyncio.run(main())
+
+
 def test_log_probabilities(examples: dict[str, Any]) -> None:
     async def main() -> list[tuple[str, list[str]]]:
         outputs: list[dict[str, Any]] = [
