@@ -22,6 +22,7 @@ from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.errors import RequestError
 from streamdec.server.requests import Generation
+from streamdec.streams.async_closing import CLOSING_SECONDS
 from streamdec.streams.closing import closing_of
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
@@ -87,7 +88,7 @@ class Samples:
                     yield output
             finally:
                 close = closing_of(source) or bool
-                with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                     if inspect.isawaitable(result := close()):
                         await result
 
@@ -106,9 +107,8 @@ async def _in_thread(source: Any) -> AsyncIterator[Any]:
         while (output := await loop.run_in_executor(executor, next, iterator, _END)) is not _END:
             yield output
     finally:
-        close = getattr(iterator, "close", bool)
         with anyio.CancelScope(shield=True):
-            await loop.run_in_executor(executor, close)
+            await loop.run_in_executor(executor, getattr(iterator, "close", bool))
         executor.shutdown(wait=False)
 
 
