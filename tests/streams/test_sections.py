@@ -45,6 +45,18 @@ async def test_each_chunk_of_a_stream_is_in_one_section() -> None:
     assert shown(await drained(chunks)) == EXPECTED
 
 
+@pytest.mark.parametrize(
+    ("source", "max_tokens"),
+    [([IDS], None), ([{"token_ids": IDS, "finish_reason": "stop"}], None), ([IDS], len(IDS))],
+)
+def test_each_chunk_of_one_output_is_in_one_section(source: Any, max_tokens: int | None) -> None:
+    """Also if the output ends the stream, and if its chunk is the last."""
+    found = shown(iter_chunks(source, TOKENIZER, sections=SECTIONS, max_tokens=max_tokens))
+    for section in ("reasoning", None):
+        wanted = "".join(text for name, text in EXPECTED if name == section)
+        assert "".join(text for name, text in found if name == section) == wanted
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", [iter_chunks, stream])
 async def test_a_stream_that_is_left_between_two_sections_loses_no_text(kind: Any) -> None:
