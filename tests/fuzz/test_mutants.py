@@ -10,7 +10,7 @@ import pytest
 
 from fuzz import encode
 from fuzz.mutations import differs, mutants_of
-from fuzz.random_mutants import first_failure, main
+from fuzz.random_mutants import drawn, first_failure, main
 
 
 def test_a_filter_without_a_match_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +62,15 @@ def test_each_kind_of_mutant_is_made(kind: str, source: str, expected: list[str]
     for mutant in mutants:
         assert differs(mutant, data)
         assert mutant.applied(data).count(b"\n") == data.count(b"\n")
+
+
+def test_the_same_seed_draws_the_same_mutants(tmp_path: Path) -> None:
+    tmp_path.joinpath("a.py").write_text("a = [1, 2, 3, 4, 5, 6, 7, 8]\n")
+    first = drawn(tmp_path, ["a.py"], 5, seed=1)
+    assert len(set(first)) == 5
+    assert drawn(tmp_path, ["a.py"], 5, seed=1) == first
+    assert drawn(tmp_path, ["a.py"], 5, seed=2) != first
+    assert len(drawn(tmp_path, ["a.py"], 100, seed=1)) == 16
 
 
 SOURCE = (

@@ -156,6 +156,16 @@ def test_another_process_continues_pickled_streams() -> None:
     assert process.exitcode == 0
 
 
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_every_protocol_keeps_a_stream_and_its_tokenizer_together(protocol: int) -> None:
+    shared = tokenizer()
+    ids = token_ids(shared)
+    again, other = pickle.loads(pickle.dumps((begun(shared, ids), shared), protocol))
+    _, _, stream, sequence, decoder, _ = again
+    assert ended(again, ids) == expected(shared, ids)
+    assert stream.tokenizer is sequence.tokenizer is decoder.tokenizer is other
+
+
 OF_THEIR_OWN = {
     "chat/isolated.py": "is made again in a fork, with the pool that it counts for",
     "streams/token_queue.py": "belongs to the event loop of its reader, which no fork has",
