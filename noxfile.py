@@ -66,7 +66,7 @@ ENGINES = {
     "spark": ["tests/bulk/test_tables.py"],
     "vllm": [
         "tests/docs/test_coming_from.py",
-        "tests/integrations/vllm",
+        "plugins/vllm/tests",
         "tests/plugins/test_vllm.py",
         "tests/plugins/test_both.py",
     ],

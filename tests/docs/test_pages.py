@@ -30,7 +30,7 @@ RUN_BY = {
         "tests/integrations/mlx_lm/test_mlx_lm.py",
         "tests/integrations/outputs/test_pages.py",
         "tests/integrations/transformers/test_generate.py",
-        "tests/integrations/vllm/test_plugin.py",
+        "plugins/vllm/tests/test_vllm_plugin.py",
     ],
     "docs/how-to/serve-an-engine.md": ["tests/server/test_docs.py"],
     "docs/how-to/serve-sse.md": ["tests/integrations/wire/test_page.py"],

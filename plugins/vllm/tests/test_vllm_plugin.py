@@ -31,8 +31,7 @@ pytest.importorskip("streamdec_vllm", reason="the plugin is in plugins/vllm")
 import streamdec_vllm
 from streamdec_vllm import logs, reasoning
 from vllm.sampling_params import RequestOutputKind, SamplingParams
-
-from tests.integrations.vllm.front_half import FrontHalf
+from vllm_front_half import FrontHalf
 
 REPLACEMENT = "\ufffd"
 REAL = ("deepseek-v3", "gpt2", "qwen3", "llama-2-normalized-specials")

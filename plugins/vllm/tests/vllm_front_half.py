@@ -1,4 +1,7 @@
-"""vLLM's output processor and detokenizers, fed by a script in the place of its engine core."""
+"""vLLM's output processor and detokenizers, fed by a script in the place of its engine core.
+
+They run on a CPU, without most of the dependencies of vLLM's wheel.
+"""
 
 from __future__ import annotations
 
