@@ -21,8 +21,10 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
 from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.gguf_types import UNDEFINED, types_of
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
@@ -49,7 +51,6 @@ __all__ = ["GGUFTokenizer"]
 
 _KINDS = ("llama", "gpt2", "bert", "t5", "rwkv", "gemma4")
 _PREFIX = "tokenizer.ggml."
-_UNDEFINED = 0
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
 _ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
@@ -66,10 +67,23 @@ _ROLES = {
 }
 _USUAL = {
     "llama": {"bos_token": 1, "eos_token": 2, "unk_token": 0},
-    "bert": {"cls_token": 101, "unk_token": 100, "sep_token": 102, "pad_token": 0},
+    "bert": {
+        "bos_token": 101,
+        "cls_token": 101,
+        "unk_token": 100,
+        "sep_token": 102,
+        "pad_token": 0,
+    },
+    "gpt2": {"bos_token": 11, "eos_token": 11},
     "t5": {"eos_token": 1, "unk_token": 2, "pad_token": 0},
 }
 """The roles of special tokens that llama.cpp assumes if the file does not say them."""
+_MERGED = (NORMAL, UNDEFINED, UNUSED, BYTE)
+"""The types of tokens that are merged; all others are found before a text is split."""
+_FLAGS = (
+    *("add_space_prefix", "add_bos_token", "add_eos_token"),
+    *("normalizer.lowercase", "normalizer.strip_accents"),
+)
 _TRIED = 64
 """The number of tokens whose texts are encoded in the trial."""
 
@@ -111,13 +125,13 @@ class GGUFTokenizer(BaseTokenizer):
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._names = {i: text or f"[EMPTY_{i}]" for i, text in texts}
-        self._types = _types_of(data, len(self._names))
+        self._types = types_of(data, self._ids_by_name, len(self._names))
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
         if self._kind == "gpt2":
             self._check_pre()
-        for key in ("add_space_prefix", "add_bos_token", "add_eos_token", "add_sep_token"):
+        for key in _FLAGS:
             if type(data.get(key, False)) is not bool:
                 raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
         self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
@@ -125,21 +139,47 @@ class GGUFTokenizer(BaseTokenizer):
         is_begun = self._kind in ("llama", "bert") or (
             self._kind == "gpt2" and self._pre in CUTTING and CUTTING[self._pre].adds_bos
         )
-        usual = {"bos": is_begun, "eos": self._kind == "t5", "sep": self._kind == "bert"}
+        usual = {"bos": is_begun, "eos": self._kind == "t5"}
         self._adds = {role: data.get(f"add_{role}_token", adds) for role, adds in usual.items()}
         self._roles: dict[str, int] = {
             role: i
             for role, i in _USUAL.get(self._kind, {}).items()
             if i < len(self._types) and self.is_skipped(i)
         }
+        self._warn_of_ends(data)
+        self._warn_of_letters()
         for role, name in _ROLES.items():
             i = data.get(f"{name}_token_id")
             if type(i) is int and 0 <= i < len(self._names):
                 self._roles[role] = i
             elif i is not None:
                 warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
+        self._lowercases = data.get("normalizer.lowercase", True)
+        self._strips_accents = data.get("normalizer.strip_accents", self._lowercases)
         # Invalid byte tokens are found here, not in the middle of a stream.
         self._bytes = {i: _byte(self._names[i]) for i in self._of_type(BYTE)}
+
+    def _warn_of_letters(self) -> None:
+        """Warn if a byte-level token has letters that are no bytes."""
+        letters = frozenset(byte_names(_BYTE_LEVEL))
+        texts = [self._names[i] for i in self._of_type(NORMAL)]
+        if self._kind == "gpt2" and not letters.issuperset("".join(texts)):
+            text = next(text for text in texts if not letters.issuperset(text))
+            what = (
+                f"its token {text!r:.40} is not byte-level, and llama.cpp prints it with [UNK_BYTE]"
+            )
+            warn(f"{self.name!r}: {what}")
+
+    def _warn_of_ends(self, data: dict[str, Any]) -> None:
+        """Warn if llama.cpp takes an ordinary token for a missing bos that is added, or eos."""
+        usual = _USUAL.get(self._kind, {})
+        for role in ("bos", "eos"):
+            i = usual.get(f"{role}_token", len(self._names))
+            is_used = role == "eos" or self._adds["bos"]
+            is_said = data.get(f"{role}_token_id") is not None
+            if is_used and not is_said and i < len(self._names) and not self.is_skipped(i):
+                what = f"it has no {role}_token_id, and llama.cpp takes the token {i} for it"
+                warn(f"{self.name!r}: {what}: {self._names[i]!r:.40}")
 
     def _of_type(self, *kinds: int) -> list[int]:
         """Return the ids of tokens that have one of these types."""
@@ -180,15 +220,16 @@ class GGUFTokenizer(BaseTokenizer):
         if text is None:
             return None
         kind = self._types[token_id]
-        if kind == UNUSED:
+        if self._kind == "rwkv":
+            return _unescaped(text)
+        if kind in (UNUSED, UNDEFINED):
             return b""
         if kind == BYTE:
             return self._bytes[token_id]
-        if kind not in (NORMAL, _UNDEFINED):
+        if kind != NORMAL:
             return text.encode()
-        if self._kind == "gpt2":
-            return bytes_of(_BYTE_LEVEL, text)
-        return _unescaped(text) if self._kind == "rwkv" else text.replace(_SPACE, " ").encode()
+        is_byte_level = self._kind == "gpt2"
+        return bytes_of(_BYTE_LEVEL, text) if is_byte_level else text.replace(_SPACE, " ").encode()
 
     @cached_property
     def _skipped_ids(self) -> frozenset[int]:
@@ -226,7 +267,13 @@ class GGUFTokenizer(BaseTokenizer):
                 fault = self._fault_of(made)
         except (TokenizerLibraryError, ValueError) as error:
             fault = str(error.__cause__ or error)
-        return made if not fault else f"{fault} {split}"
+        if fault:
+            return f"{fault} {split}"
+        if self._kind == "llama":
+            ids = self._of_type(*_MERGED)
+            if why := _unlike({self._names[i]: self._scores[i] for i in ids}):
+                warn(f"{self.name!r}: the ids of some texts may not be those of llama.cpp: {why}")
+        return made
 
     def _library_tokenizer(self) -> Tokenizer:
         """Return a tokenizer of this vocabulary. Raises ValueError if a part is missing."""
@@ -247,6 +294,8 @@ class GGUFTokenizer(BaseTokenizer):
         if self._kind == "bert":
             ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
             plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
+            if self._lowercases:
+                plain = {i: text for i, text in plain.items() if text == text.lower()}
             wrong = [text for i, text in plain.items() if encoder.encode(text).ids != (i,)]
             return f"the word {wrong[0]!r:.40} is encoded as other tokens" if wrong else ""
         for text in [*SAMPLE_TEXTS, *(self.decode([i]) for i in words)]:
@@ -273,23 +322,21 @@ class GGUFTokenizer(BaseTokenizer):
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:
-        first = self._roles.get("cls_token" if self._kind == "bert" else "bos_token")
-        before = [first] if self._adds["bos"] and first is not None else []
-        after = [
-            token_id
-            for role in ("sep", "eos")
-            if self._adds[role] and (token_id := self._roles.get(f"{role}_token")) is not None
-        ]
-        return before, after[:1]
+        bos, eos = (self._roles.get(f"{role}_token") for role in ("bos", "eos"))
+        if self._kind == "bert":  # always has both; old files have bos as cls only
+            first = self._roles.get("cls_token") if bos is None else bos
+            last = self._roles.get("sep_token")
+        else:
+            first = bos if self._adds["bos"] else None
+            last = eos if self._adds["eos"] else None
+        return [] if first is None else [first], [] if last is None else [last]
 
     def _pieces(self) -> Tokenizer:
         if len(self._scores) != len(self._names):
             raise ValueError(f"it has {len(self._scores)} scores for {len(self._names)} tokens")
         rows = zip(self._names.values(), self._scores, self._types, strict=True)
-        # Tokens that the user defined are found before a text is split, as special ones are.
         pieces = [
-            Piece(text, score, CONTROL if kind == USER_DEFINED else kind or NORMAL)
-            for text, score, kind in rows
+            Piece(text, score, NORMAL if kind in _MERGED else CONTROL) for text, score, kind in rows
         ]
         unknown = self._roles.get("unk_token")
         proto = ModelProto(
@@ -317,21 +364,35 @@ class GGUFTokenizer(BaseTokenizer):
     def _word_piece(self) -> Tokenizer:
         """Return BERT's tokenizer.
 
-        The file writes continuations without ``##``, and words with U+2581. Texts are lowercased
-        and lose their accents unless a token has upper-case letters.
+        The file writes continuations without ``##``, and words with U+2581.
         """
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
-        names, is_cased = [*self._names.values()], False
-        for i in self._of_type(NORMAL):
+        names = [*self._names.values()]
+        for i in self._of_type(NORMAL, UNDEFINED, UNUSED):
             text = self._names[i]
-            is_word = text.startswith(_SPACE)
-            names[i] = text[1:] if is_word else f"##{text}"
-            is_cased |= is_word and text != text.lower()
+            names[i] = text[1:] if text.startswith(_SPACE) else f"##{text}"
         vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
+        if len(vocabulary) < len(names):
+            raise ValueError("a word and another token have the same name")
         unknown = names[self._roles["unk_token"]]
-        tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not is_cased)
+        tokenizer = Tokenizer(
+            models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=2**31)
+        )
+        stages: list[normalizers.Normalizer] = [
+            normalizers.Replace(Regex("[\x0b\x0c\x85]"), " "),  # as white space
+            normalizers.BertNormalizer(lowercase=False, strip_accents=False),
+        ]
+        if self._strips_accents:
+            # Of a decomposed character, llama.cpp keeps only the first, also of a Korean syllable.
+            stages += [
+                normalizers.Replace(Regex(f"[{chr(first)}-{chr(first + 587)}]"), chr(letter))
+                for letter, first in enumerate(range(0xAC00, 0xD7A4, 588), 0x1100)
+            ]
+            stages += [normalizers.NFD(), normalizers.Replace(Regex(r"\p{M}"), "")]
+        if self._lowercases:
+            stages += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase()]
+        tokenizer.normalizer = normalizers.Sequence(stages)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return tokenizer
 
@@ -342,17 +403,24 @@ class GGUFTokenizer(BaseTokenizer):
         return {role: self._names[token_id] for role, token_id in self._roles.items()}
 
 
-def _types_of(data: dict[str, Any], size: int) -> list[int]:
-    if not size:
-        raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
-    types = data.get("token_type") or [NORMAL] * size
-    if not isinstance(types, list) or not all(type(kind) is int for kind in types):
-        raise ValueError("tokenizer.ggml.token_type is not a list of integers")
-    if len(types) != size:
-        raise ValueError(f"{len(types)} token types, but {size} tokens")
-    if strange := set(types) - {_UNDEFINED, *range(NORMAL, BYTE + 1)}:
-        raise ValueError(f"a token has the unknown type {min(strange)}")
-    return types
+def _unlike(scores: Mapping[str, float]) -> str:
+    """Return why merges by rank may differ from those of llama.cpp; empty if they do not.
+
+    llama.cpp takes the leftmost of two pairs with the same score, which matters unless they are
+    runs of one letter. It also merges letters that are no tokens.
+    """
+    of_score: dict[float, str] = {}
+    for text, score in scores.items():
+        for place in range(1, len(text)):
+            odd = [half for half in (text[:place], text[place:]) if half not in scores]
+            if any(len(half) > 1 for half in odd):
+                continue
+            if odd:
+                return f"its token {text!r:.40} has a letter without a token"
+            other = of_score.setdefault(score, text)
+            if other != text and set(other) != set(text):
+                return f"its tokens {other!r:.40} and {text!r:.40} have the same score"
+    return ""
 
 
 def _unescaped(text: str) -> bytes:

@@ -69,7 +69,8 @@ _BY_NAMES: Mapping[str, Cutting] = {
     "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano": Cutting(
         (_LLAMA3,), ignores_merges=True, adds_bos=True
     ),
-    "dbrx smaug-bpe glm4 chatglm-bpe": Cutting((_LLAMA3,)),
+    "dbrx smaug-bpe chatglm-bpe": Cutting((_LLAMA3,)),
+    "glm4 glm5": Cutting((_LLAMA3,), ignores_merges=True),
     "qwen2 deepseek-r1-qwen megrez kormo f2llmv2 stablelm2 hunyuan solar-open grok-2": Cutting(
         (_QWEN,)
     ),

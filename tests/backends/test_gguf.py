@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import unicodedata
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ GPT2: dict[str, Any] = {"model": "gpt2", **NOTHING}
 BYTE_LEVEL: dict[str, Any] = GPT2 | {
     "pre": "gpt-2",
     "tokens": [*FIRST, *(letter for letter in ALPHABET if letter not in FIRST)],
-    "token_type": [1, 1, 1, 1, 1, 4, 1, 3, 4, 1] + [1] * (256 - 5),
+    "token_type": [1, 1, 1, 1, 1, 4, 1, 3, 4, 4] + [1] * (256 - 5),
     "merges": ["h e", "Ġ he"],
     "bos_token_id": 7,
     "eos_token_id": 7,
@@ -102,11 +103,129 @@ def test_a_model_of_bert_encodes() -> None:
     assert 2 not in ours.encode("hello[SEP]", special="text").ids
     with pytest.raises(EncodeError, match=r"'\[SEP\]'"):
         ours.encode("hello[SEP]", special="forbid")
-    cased = BERT | {"tokens": [*BERT["tokens"][:5], "▁There", "▁!", "<tool>"]}
-    assert made(**cased).encode("There there").ids == (5, 0)
+
+
+CASED = BERT | {
+    "tokens": [
+        *("[UNK]", "[CLS]", "[SEP]", "▁There", "▁e", "▁e\u0301"),
+        *("▁ᄒ", "▁ᄒ\u1161\u11ab", "▁한"),
+    ],
+    "token_type": [3, 3, 3, *[1] * 6],
+}
+LOWERS, STRIPS = "normalizer.lowercase", "normalizer.strip_accents"
+
+
+@pytest.mark.parametrize(
+    ("flags", "ids"),
+    [
+        ({}, (0, 0, 4, 6, 7)),
+        ({LOWERS: False}, (3, 0, 5, 8, 7)),
+        ({LOWERS: False, STRIPS: True}, (3, 0, 4, 6, 7)),
+        ({STRIPS: False}, (0, 0, 5, 8, 7)),
+    ],
+)
+def test_a_model_of_bert_is_normalized_as_its_file_says(
+    flags: dict[str, bool], ids: tuple[int, ...]
+) -> None:
+    """llama.cpp keeps the first letter of a Korean syllable, and never decomposes it further."""
+    text = "There\x85there e\u0301\x0b한 \u1112\u1161\u11ab"
+    assert made(**CASED | flags).encode(text).ids == ids
+
+
+def test_a_model_of_bert_always_has_tokens_around_a_text() -> None:
+    flags = {"add_bos_token": False, "add_sep_token": False, "add_eos_token": True}
+    assert made(**BERT | flags).encode("hello", add_special_tokens=True).ids == (1, 3, 2)
+    assert made(**BERT | {"bos_token_id": 5}).encode("", add_special_tokens=True).ids == (5, 2)
+    assert made(**BERT).encode("hello" + 150 * "s").ids == (3, *[4] * 150)
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("texts", "skipped"),
+    [
+        (["<|im_end|>", "</s>", "[PAD]", "<|end|>"], ["<|im_end|>", "</s>", "[PAD]", "<|end|>"]),
+        (["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"], []),
+        (["<|return|>", "<|call|>", "<|end|>"], ["<|return|>", "<|call|>"]),
+        (["<|flush|>", "<|calls|>", "<|end|>"], ["<|flush|>", "<|calls|>"]),
+        (["<|tool_response>", "</s>"], ["<|tool_response>"]),
+    ],
+)
+def test_some_names_say_whether_a_token_is_skipped(
+    kind: int, texts: list[str], skipped: list[str]
+) -> None:
+    """Whatever its type is, as in llama.cpp."""
+    size = len(BYTE_LEVEL["tokens"])
+    ours = made(
+        **BYTE_LEVEL
+        | {
+            "tokens": [*BYTE_LEVEL["tokens"], *texts],
+            "token_type": [*BYTE_LEVEL["token_type"], *[kind] * len(texts)],
+        }
+    )
+    ids = range(size, size + len(texts))
+    assert [ours.decode([i], skip_special_tokens=False) for i in ids] == texts
+    assert ours.decode([*ids]) == "".join(text for text in texts if text not in skipped)
+    is_found = [len(ours.encode(text).ids) == 1 for text in texts]
+    assert is_found == [text != "</s>" or text in skipped for text in texts]
+
+
+def test_a_token_of_a_gap_is_skipped_unless_the_file_says_which_it_is() -> None:
+    changes = BYTE_LEVEL | {"tokens": ["<|file_sep|>", *BYTE_LEVEL["tokens"][1:]]}
+    assert made(**changes).is_skipped(0)
+    assert not made(**changes, fim_sep_token_id=5).is_skipped(0)
+    assert made(**changes, fim_sep_token_id=5000).is_skipped(0)
+
+
+def test_a_token_of_the_undefined_type_has_no_text() -> None:
+    ours = made(**BYTE_LEVEL | {"token_type": [0, *BYTE_LEVEL["token_type"][1:]]})
+    assert ours.decode([0, 1]) == "e"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"token_type": [1] * 261}, "its token '<tool ü>' is not byte-level"),
+        ({"eos_token_id": None}, r"no eos_token_id, and llama.cpp takes the token 11 .*: '\"'"),
+        ({"bos_token_id": None, "add_bos_token": True}, "no bos_token_id, and llama.cpp"),
+    ],
+)
+def test_what_llama_cpp_reads_otherwise_is_warned_of(changes: dict[str, Any], message: str) -> None:
+    with pytest.warns(StreamdecWarning, match=message):
+        made(**BYTE_LEVEL | changes)
 
 
 # --- encoding -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "tokens", "message"),
+    [
+        ([-1.0, -1.0, -2.0], ["ab", "bc", "▁▁"], "'ab' and 'bc' have the same score"),
+        ([-1.0, -2.0, -3.0], ["ab", "ll", "▁▁"], "'ll' has a letter without a token"),
+        ([-1.0, -3.0, -3.0], ["ab", "▁▁", "▁▁▁"], ""),
+    ],
+)
+def test_merges_that_may_differ_are_warned_of(
+    scores: list[float], tokens: list[str], message: str
+) -> None:
+    base = [*("a", "b", "c", "▁"), *(f"<0x{byte:02X}>" for byte in range(256))]
+    changes = {
+        "tokens": [*base, *tokens],
+        "token_type": [*[1] * 4, *[6] * 256, *[1] * len(tokens)],
+        "scores": [*[-9.0] * len(base), *scores],
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert made(**changes).encodes == "yes"
+    texts = [str(warning.message) for warning in found if "some texts" in str(warning.message)]
+    assert [message in text for text in texts] == [True] * bool(message)
+
+
+def test_only_bos_and_eos_are_added_to_a_byte_level_model() -> None:
+    ours = made(**BYTE_LEVEL | {"add_sep_token": True, "seperator_token_id": 5})
+    assert ours.encode("he", add_special_tokens=True).ids == (2,)
 
 
 def test_a_model_of_llama_encodes() -> None:
