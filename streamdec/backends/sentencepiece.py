@@ -10,15 +10,16 @@ Differences from the library:
 - A control piece has its name as text if special tokens are not skipped. In the library it never
   has text.
 - A character may continue after a skipped control piece.
-- If the model removes superfluous spaces, all spaces of the first piece are removed. If it has byte
-  pieces too, all spaces at the beginning of the text are removed, also those of an unknown piece or
-  a byte.
+- If the model removes superfluous spaces, the library removes a space from each of the pieces that
+  begin a text. Here it is removed from the first piece only. If the model has byte pieces too, all
+  spaces at the beginning of the text are removed, also those of an unknown piece or a byte.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from typing import Any
@@ -38,6 +39,7 @@ __all__ = ["SentencePieceTokenizer"]
 
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
+_NAMED_BYTE = re.compile("<0x[0-9A-Fa-f+][0-9A-Fa-f]>")
 _EVERY = 2**31
 _ROLES = ("bos", "eos", "unk", "pad")
 _TRIED = 64
@@ -102,6 +104,12 @@ class SentencePieceTokenizer(BaseTokenizer):
 
         The models are those with a flag that is not known here, such as a space after each word.
         """
+        is_byte = frozenset(self._byte_ids())
+        for i, text in {**self._names, **self._unknown}.items():
+            is_surface = i in self._unknown and _SPACE in text
+            if is_surface or (_NAMED_BYTE.fullmatch(text) and i not in is_byte):
+                what = f"a SentencePiece model in which {text!r:.60} is text"
+                raise TokenizerLoadError(f"{self.name!r}: {what}")
         plain = [i for i in range(self._size) if i not in self._spaced]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
@@ -217,14 +225,10 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _pieces(self) -> list[str]:
         """The piece of each id, for the rule."""
-        if isinstance(self.rules.rule, Metaspace):
-            found = [*self._names.values()]
-        else:
-            # The rule removes each U+2581 of the first piece, and the library only the first one.
-            kept = 1 if self._stripped == 1 else 0
-            found = [
-                name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names.values()
-            ]
+        # The rule removes each U+2581 of the first piece, and the library only the first one.
+        rule = self.rules.rule
+        kept = 0 if isinstance(rule, ByteFallback) and rule.metaspace is None else 1
+        found = [name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names.values()]
         for i in (*self._control, *self._byte_ids()):
             found[i] = self._names[i]
         for i, text in self._unknown.items():

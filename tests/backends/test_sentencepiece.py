@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ MADE: dict[str, dict[str, Any]] = {
     "unigram": {"model_type": "unigram", "vocab_size": 120},
     "bytes_and_spaces": {"byte_fallback": True, "vocab_size": 600},
     "char": {"model_type": "char", "vocab_size": 60},
+    "suffix": {"model_type": "unigram", "vocab_size": 120, "treat_whitespace_as_suffix": True},
     "surface": {"unk_surface": "[UNK]", "pad_id": 3},
 }
 REAL = {
@@ -206,7 +209,19 @@ def test_a_model_that_would_take_all_memory_is_not_parsed() -> None:
         SentencePieceTokenizer(b"\x0a\x00" * (2**23 + 1))
 
 
-def test_a_model_that_the_rules_do_not_decode_is_refused() -> None:
-    suffixed = sentencepiece(treat_whitespace_as_suffix=True)
-    with pytest.raises(TokenizerLoadError, match=r"the library decodes '.*', and its rules"):
-        SentencePieceTokenizer(suffixed)
+def test_a_model_that_the_rules_do_not_decode_is_refused(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tsv"
+    rules.write_text("61\t62\n")  # a is decoded as b
+    changed = sentencepiece(denormalization_rule_tsv=str(rules))
+    with pytest.raises(TokenizerLoadError, match="the library decodes '.*, and its rules"):
+        SentencePieceTokenizer(changed)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"user_defined_symbols": ["<0x41>"]}, "<0x41>"), ({"unk_surface": "▁?"}, "▁?")],
+)
+def test_text_that_the_rules_read_otherwise_is_refused(options: dict[str, Any], text: str) -> None:
+    model = sentencepiece(vocab_size=120, model_type="unigram", **options)
+    with pytest.raises(TokenizerLoadError, match=f"model in which {re.escape(repr(text))} is text"):
+        SentencePieceTokenizer(model)
