@@ -134,8 +134,9 @@ def _named(listed: Any) -> dict[int, str]:
         if not isinstance(token, dict):
             raise TypeError(f"the special token {token!r:.40} is not an object")
         token_id, name = token["rank"], token["token_str"]
-        if type(token_id) is not int or token_id < 0 or token_id in by_id or not name:
-            why = f"the special token {name!r:.40} has the bad or repeated rank {token_id!r:.40}"
+        # mistral-common finds the text by the place in the list, and the id by the rank.
+        if type(token_id) is not int or token_id != len(by_id) or not name:
+            why = f"the special token {name!r:.40} has the rank {token_id!r:.40}, not {len(by_id)}"
             raise ValueError(why)
         by_id[token_id] = str(name)
     return by_id

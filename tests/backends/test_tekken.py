@@ -74,11 +74,13 @@ def entry(rank: Any, token: str) -> dict[str, Any]:
         ({"vocab": [entry(i, "AA==") for i in range(300)]}, "two tokens have the same bytes"),
         ({"vocab": []}, "asks for 272 tokens .*, and vocab has 0"),
         (
-            {"special_tokens": [{"rank": 10, "token_str": "x"}]},
+            {"special_tokens": [{"rank": i, "token_str": f"x{i}"} for i in range(11)]},
             "a special token has the id 10; such ids must be below 10",
         ),
         ({"special_tokens": [{"rank": 0, "token_str": "<SPECIAL_1>"}]}, "two special tokens"),
         ({"special_tokens": [{"rank": -1, "token_str": "x"}]}, "rank -1"),
+        # Their texts would be those of other ids in mistral-common.
+        ({"special_tokens": [{"rank": 1, "token_str": "x"}]}, "rank 1, not 0"),
         ({"special_tokens": [{"rank": True, "token_str": "x"}]}, "rank True"),
         ({"special_tokens": [5]}, "the special token 5 is not an object"),
         ({"vocab": [7] * 300}, "entry 0 is 7, not an object"),
