@@ -213,7 +213,7 @@ def test_a_model_that_the_rules_do_not_decode_is_refused(tmp_path: Path) -> None
     rules = tmp_path / "rules.tsv"
     rules.write_text("61\t62\n")  # a is decoded as b
     changed = sentencepiece(denormalization_rule_tsv=str(rules))
-    with pytest.raises(TokenizerLoadError, match="the library decodes '.*, and its rules"):
+    with pytest.raises(TokenizerLoadError, match=r"the library decodes '.*, and its rules"):
         SentencePieceTokenizer(changed)
 
 
