@@ -181,8 +181,11 @@ class TiktokenTokenizer(BaseTokenizer):
     @cached_property
     def _special_ids(self) -> dict[str, int]:
         """Every special token by its name, ids ascending."""
-        single = self._encoding.encode_single_token
-        ids = {name: single(name) for name in self._encoding.special_tokens_set}
+        single, ids = self._encoding.encode_single_token, {}
+        for name in self._encoding.special_tokens_set:
+            # A single token is looked for among the ranks first, which may have it as a word.
+            found = self._encoding.encode(name, allowed_special={name}, disallowed_special=())
+            ids[name] = found[0] if len(found) == 1 else single(name)
         return dict(sorted(ids.items(), key=lambda item: (item[1], item[0])))
 
     @cached_property

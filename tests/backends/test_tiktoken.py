@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 import pickle
 from collections.abc import Iterator
@@ -415,3 +416,13 @@ def test_roles_are_special_tokens(spec: EncodingSpec) -> None:
     assert roles <= spec.special_tokens.keys()
     assert {*spec.begins_with} <= spec.special_tokens.keys()
     assert all(len(file.sha256) == 64 for file in spec.files)
+
+
+def test_a_special_token_that_is_a_word_of_the_file_as_well() -> None:
+    words = [*(bytes([byte]) for byte in range(256)), b"<s>"]
+    lines = (b"%s %d" % (base64.b64encode(word), rank) for rank, word in enumerate(words))
+    spec = EncodingSpec("mine", r"(?s:.)+", {"<s>": 300}, bos_token="<s>", begins_with=("<s>",))
+    ours = TiktokenTokenizer(b"\n".join(lines), encoding=spec)
+    assert ours.encode("<s>").ids == (300,)
+    assert ours.encode("", add_special_tokens=True).ids == (300,)
+    assert ours.decode([256, 300]) == "<s>"
