@@ -162,6 +162,7 @@ def main() -> None:
         },
         "class_of_model": {k: v for k, v in sorted(auto.TOKENIZER_MAPPING_NAMES.items()) if v},
         "wrong_class": sorted(auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS),
+        "wrong_ids": sorted(auto.MODEL_IDS_TO_TOKENIZERS_BACKEND),
         "classes_of_v4": class_names(v4_python),
         "eos_of_config": config_defaults(),
     }

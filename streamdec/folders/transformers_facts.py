@@ -66,6 +66,7 @@ class Facts:
         self.classes: Mapping[str, tuple[Any, Mapping[str, str | None]]] = data["classes"]
         self.class_of_model: Mapping[str, str] = data["class_of_model"]
         self.wrong_class = frozenset(data["wrong_class"])
+        self.wrong_ids: list[str] = data["wrong_ids"]
         self.classes_of_v4 = frozenset(data["classes_of_v4"])
 
     def tokenizer_class(self, name: str) -> TokenizerClass | None:

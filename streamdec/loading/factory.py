@@ -106,7 +106,7 @@ def load_tokenizer(
     from streamdec.backends.hybrid import FastOptions
     from streamdec.core.shared_tables import route_of
     from streamdec.loading.detect import detect_format
-    from streamdec.loading.opening import open_tokenizer
+    from streamdec.loading.opening import open_tokenizer, warn_of_id
     from streamdec.loading.places import DEMO, looked_up, place_of
 
     if not isinstance(path_or_name, (str, bytes, os.PathLike)):
@@ -139,6 +139,8 @@ def load_tokenizer(
         loaded._chat = _chat_of(loaded, place.path, chat_template)
         if place.path == DEMO:
             loaded.name = "demo"
+        if place.revision is not None:
+            warn_of_id(asked, loaded)
         route_of(loaded)  # compares the table with decode
         warn_of_caveats(loaded)
     except Exception as error:

@@ -6,6 +6,7 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from streamdec import tokenizers
@@ -13,12 +14,13 @@ from streamdec.backends._tokenizer_json import Source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.folders.agreement import compare
 from streamdec.folders.folder_tokens import has_config
 from streamdec.folders.tokenizer_class import NotFollowedError
+from streamdec.folders.transformers_facts import facts
 from streamdec.loading.detect import Detected
-from streamdec.loading.places import Place
+from streamdec.loading.places import HUB, Place
 from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
@@ -149,3 +151,13 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         return TransformersTokenizer(given, folder)
     tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
     return tokenizer
+
+
+def warn_of_id(name: str, tokenizer: BaseTokenizer) -> None:
+    """Warn if transformers would ignore the class of the repository ``name``, which was used."""
+    changes = getattr(tokenizer, "tokenizer_config_changes", None)
+    built_by: str = getattr(changes, "built_by", "")
+    hub_id = name.removeprefix(HUB)
+    if built_by and any(fnmatchcase(hub_id.lower(), each) for each in facts().wrong_ids):
+        what = f"transformers ignores the class of {hub_id}, {built_by}"
+        warn(f"{what}: ids and text may differ from those of transformers")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from contextlib import nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamdec.errors import MissingExtraError, TokenizerLoadError
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.loading.places import find_snapshot, is_hub_id
 from streamdec.tokenizers._base import BaseTokenizer
@@ -68,6 +69,25 @@ def test_a_snapshot_of_the_cache_is_taken(cache: Path) -> None:
         assert str(snapshot) in repr(tokenizer)
     with pytest.raises(TokenizerLoadError, match="the rank file of o200k_base is not in the cache"):
         load("openai/gpt-4o")
+
+
+@pytest.mark.parametrize(
+    ("repo", "cls", "is_warned"),
+    [
+        ("DeepSeek-AI/deepseek-coder-7b", "GPTNeoXTokenizer", True),
+        ("deepseek-ai/deepseek-coder-7b", "PreTrainedTokenizerFast", False),
+        ("org/deepseek-coder-7b", "GPTNeoXTokenizer", False),
+    ],
+)
+def test_a_name_whose_class_transformers_ignores(
+    repo: str, cls: str, is_warned: bool, cache: Path
+) -> None:
+    config = json.dumps({"tokenizer_class": cls}).encode()
+    folder = fill(cache, repo, {"tokenizer.json": TOKENIZER, "tokenizer_config.json": config})
+    message = f"transformers ignores the class of {repo}, {cls}: ids and text may differ"
+    with pytest.warns(StreamdecWarning, match=message) if is_warned else nullcontext():
+        load(repo)
+    load_tokenizer(folder, fast="off")
 
 
 def test_a_revision_is_one_of_the_hub(cache: Path, tmp_path: Path) -> None:
