@@ -117,9 +117,6 @@ async def test_aencode_returns_what_encode_returns(made: BaseTokenizer) -> None:
         assert [await made.aencode(text, **options) for text in texts] == expected
 
 
-# --- not a text -----------------------------------------------------------------------------------
-
-
 async def raised(tokenizer: BaseTokenizer, text: Any, **options: Any) -> set[str]:
     """What each method that encodes raises."""
     errors = (TypeError, ValueError, StreamdecError)
@@ -251,8 +248,6 @@ def test_every_backend_is_a_tokenizer(made: BaseTokenizer) -> None:
         if name is not None:
             assert made.id_to_token(made.token_to_id(name) or 0) == name
 
-
-# --- real files -----------------------------------------------------------------------------------
 
 FOLDERS = {path.name: path for path in files.shared_folders()}
 

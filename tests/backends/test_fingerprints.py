@@ -27,9 +27,6 @@ SPECIAL = frozenset({7, 1501})
 PLACES = [0, 1500, SIZE - 2]
 
 
-# --- one of each backend --------------------------------------------------------------------------
-
-
 def library(
     tokens: Sequence[str] = TOKENS,
     special: Collection[int] = SPECIAL,
@@ -83,9 +80,6 @@ MAKERS = [huggingface, small_object, tiktoken, sentencepiece, mock, gguf]
 of_each = pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 usual = cache(lambda make: make(TOKENS, SPECIAL))
 """The tokenizer that others are compared with."""
-
-
-# --- equal and other tokenizers -------------------------------------------------------------------
 
 
 def refuses(taken_with: Any, other: Any) -> None:
@@ -145,9 +139,6 @@ def test_another_decoder_is_another_tokenizer() -> None:
     for one in tables:
         for other in tables:
             (accepts if one is other else refuses)(one, other)
-
-
-# --- a tokenizer.json, and a tokenizer that was given ---------------------------------------------
 
 
 def added(*tokens: str | AddedToken) -> LibraryTokenizer:

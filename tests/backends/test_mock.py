@@ -32,9 +32,6 @@ def test_words_are_joined_with_a_space_and_specials_are_skipped_when_asked() -> 
     assert tokenizer.special_tokens == SpecialTokens(bos_token="<bos>", eos_token="<eos>")
 
 
-# --- tables of bytes ------------------------------------------------------------------------------
-
-
 @given(st.lists(st.binary(max_size=5)), st.data())
 def test_byte_level_is_all_bytes_decoded_at_once(tokens: list[bytes], data: st.DataObject) -> None:
     tokenizer = MockTokenizer.from_tokens(tokens)

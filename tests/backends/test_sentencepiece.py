@@ -69,9 +69,6 @@ def draw_ids(data: st.DataObject, theirs: Any) -> list[int]:
     return [*first, *data.draw(st.lists(rest, max_size=20))]
 
 
-# --- decoding -------------------------------------------------------------------------------------
-
-
 @given(data=st.data())
 def test_a_stream_is_the_library(name: str, data: st.DataObject) -> None:
     ours, theirs = both(name)
@@ -145,9 +142,6 @@ def test_what_begins_a_text_is_decoded_as_by_the_library(name: str) -> None:
             assert "".join(stream.step_batch(ids)) + stream.flush() == theirs.DecodeIds(ids)
 
 
-# --- encoding -------------------------------------------------------------------------------------
-
-
 def test_special_tokens_in_a_text() -> None:
     ours, theirs = both("llama")
     text = "<s>hello [INST]the"
@@ -190,9 +184,6 @@ def test_roles_are_those_of_the_model() -> None:
     assert (llama.bos_token, llama.eos_token, llama.unk_token) == ("<s>", "</s>", "<unk>")
     assert (llama.pad_token, llama.additional_special_tokens) == (None, ("[INST]",))
     assert surface.pad_token == "<pad>"
-
-
-# --- what cannot be loaded ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [b"", b"\n", b"hello", b"\n\x05\n\x03abc"[:-2], b"\xff" * 100])

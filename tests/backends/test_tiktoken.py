@@ -296,9 +296,6 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
     assert path.read_bytes() == rank_file()
 
 
-# --- real files -----------------------------------------------------------------------------------
-
-
 @pytest.mark.thorough
 def test_real_encodings_have_their_known_sizes() -> None:
     if not SHARED.exists():

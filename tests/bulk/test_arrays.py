@@ -227,9 +227,6 @@ def test_other_arguments_are_reported(array: Any, tokenizer: Any, told: str) -> 
         decode_arrow(array, tokenizer)
 
 
-# --- ids that the tokenizer does not have ---------------------------------------------------------
-
-
 @pytest.mark.parametrize("conditions", [None, StopConditions("no such text", max_tokens=3)])
 def test_unknown_ids_are_counted_and_logged_once(
     conditions: StopConditions | None, caplog: pytest.LogCaptureFixture

@@ -85,9 +85,6 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     assert found["new_finish_reason"].to_pylist() == [None, None, "stop"]
 
 
-# --- what is wrong --------------------------------------------------------------------------------
-
-
 def test_a_missing_or_doubled_column_is_reported() -> None:
     with pytest.raises(
         SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose "

@@ -320,9 +320,6 @@ def test_without_pyarrow_rows_are_decoded_one_by_one(monkeypatch: pytest.MonkeyP
     assert (found.text, len(found.spans or ())) == ("Hi you!", 4)
 
 
-# --- the page -------------------------------------------------------------------------------------
-
-
 def test_the_example_of_the_page_prints_what_it_says() -> None:
     """Its recipes are run where their trainers are installed: tests/integrations/rollouts."""
     ((code, text),) = Page("docs/how-to/train.md").examples

@@ -77,9 +77,6 @@ def test_a_snapshot_has_the_template_and_the_tokens_that_transformers_finds(
     assert special_tokens_of(tmp_path) == golden["special_tokens"]
 
 
-# --- templates of real models ---------------------------------------------------------------------
-
-
 FOLDER = SHARED.parent / "chat-goldens"
 RENDERS = sorted(path.name for path in FOLDER.glob("renders/*.json"))
 

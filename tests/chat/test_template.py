@@ -33,9 +33,6 @@ OF_PROFILE = {profile: ChatTemplate(CHATML, profile=profile) for profile in PROF
 HARDENED = OF_PROFILE["hardened"]
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("source", "line"),
     [
@@ -216,9 +213,6 @@ def test_the_time_is_the_local_one_if_none_is_given() -> None:
     before = datetime.now().replace(microsecond=0)  # noqa: DTZ005 - as templates get it
     told = ChatTemplate("{{ strftime_now('%Y-%m-%dT%H:%M:%S') }}").render(USER)
     assert before <= datetime.fromisoformat(told) <= datetime.now()  # noqa: DTZ005
-
-
-# --- shared by threads ----------------------------------------------------------------------------
 
 
 def test_threads_share_a_template_and_its_spans_are_their_own() -> None:

@@ -56,9 +56,6 @@ def test_options_for_tensors_are_rejected_and_not_given_to_the_template(tmp_path
         tokenizer.apply_chat_template(USER, return_tensors="np")
 
 
-# --- where the template is from -------------------------------------------------------------------
-
-
 def test_the_files_of_the_folder_are_read_when_the_template_is_needed(tmp_path: Path) -> None:
     tokenizer = load(tmp_path)
     (tmp_path / "chat_template.jinja").write_text(SOURCE, encoding="utf-8")

@@ -90,9 +90,6 @@ def test_closed_standard_streams_are_empty_files(
     assert result == Run(0, text, "")
 
 
-# --- missing libraries ----------------------------------------------------------------------------
-
-
 PROGRAM = """
 import sys
 

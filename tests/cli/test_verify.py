@@ -43,9 +43,6 @@ def test_other_ids_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.status == 1
 
 
-# --- the smallest part that differs ---------------------------------------------------------------
-
-
 @given(
     st.lists(st.integers(0, 1), max_size=300),
     st.lists(st.integers(2, 9), min_size=1, max_size=9, unique=True),

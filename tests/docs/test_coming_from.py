@@ -44,9 +44,6 @@ def folder(tmp_path: Path) -> Path:
     return make_model_folder(tmp_path / "model")
 
 
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
 def test_tokenizers(folder: Path) -> None:
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer = load_tokenizer(folder)
@@ -76,9 +73,6 @@ def test_tokenizers(folder: Path) -> None:
     with pytest.raises(TokenIdError):
         DecodeStream(tokenizer).step(True)
     assert rows["the id True"] == ["id 1", "TokenIdError"]
-
-
-# --- transformers ---------------------------------------------------------------------------------
 
 
 def test_transformers() -> None:
@@ -122,9 +116,6 @@ def test_transformers() -> None:
         assert f"`{name}" in names_of("transformers")
         assert hasattr(library, name)
     assert "StopStringCriteria" in dir(library)
-
-
-# --- vLLM -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -189,9 +180,6 @@ def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
         ids = tokenizer.encode(text).ids
         stop = detokenizer(stop=stops).update(ids, False)
         assert rows[row] == [repr(stop), repr(ours(stops).feed(ids).stop_reason)]
-
-
-# --- mlx-lm ---------------------------------------------------------------------------------------
 
 
 def test_mlx_lm() -> None:

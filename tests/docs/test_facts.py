@@ -62,9 +62,6 @@ def test_the_pages_have_nothing_that_is_not_public() -> None:
     assert {*DOCUMENTED} - PUBLIC.keys() == set()
 
 
-# --- variables and loggers ------------------------------------------------------------------------
-
-
 SOURCES = sorted([*(ROOT / "streamdec").rglob("*.py"), *ROOT.glob("plugins/*/streamdec_*/*.py")])
 NAME = re.compile(r"_?[A-Z][A-Z_]{3,}")
 OTHER_WORDS = re.compile(
@@ -107,9 +104,6 @@ def test_every_variable_is_on_the_page() -> None:
     there = named("Environment variables")
     assert {word for word in asked - there if not OTHER_WORDS.fullmatch(word)} == set()
     assert there <= asked
-
-
-# --- loggers, limits, calls -----------------------------------------------------------------------
 
 
 def test_every_logger_is_on_the_page() -> None:
@@ -226,9 +220,6 @@ def test_numbers_written_as_words_are_those_of_the_code() -> None:
     assert window.MAX_HELD == 3
     assert "withholds at most three U+FFFD" in DESIGN
     assert window.INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET == 5
-
-
-# --- a real model's marker ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", shared("qwen3/tokenizer.json"), ids=lambda path: path.parent.name)

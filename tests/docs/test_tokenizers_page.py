@@ -43,8 +43,6 @@ def rows(title: str) -> list[list[str]]:
     return Page(PATH, title).table
 
 
-# --- files ----------------------------------------------------------------------------------------
-
 SPM = {"byte_fallback": True, "vocab_size": 600}
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "`tokenizer.json`, byte-level": ("tokenizer.json", lambda: _json("byte_level_trained")),
@@ -134,8 +132,6 @@ def test_it_needs_the_extra_that_is_named(
         told = str(error)
     assert re.findall(r"`(\w+)`", row[4]) == re.findall(r"streamdec\[(\w+)\]", told)
 
-
-# --- decoders -------------------------------------------------------------------------------------
 
 CHAINS = {
     "`ByteLevel`": "byte_level byte_level_trained",

@@ -28,8 +28,6 @@ from tests.hooks.recording import Recording, recording
 from tests.streams.engines import Engine, PlainEngine
 from tests.support.zoo import ZOO
 
-# --- calls ----------------------------------------------------------------------------------------
-
 
 @pytest.fixture
 def tokenizer() -> HuggingFaceTokenizer:
@@ -116,9 +114,6 @@ def test_internal_calls_of_a_tokenizer_are_not_reported(name: str) -> None:
     assert hook.calls == []
 
 
-# --- loadings -------------------------------------------------------------------------------------
-
-
 def test_failed_loads_are_reported(tmp_path: Path) -> None:
     nothing, other = tmp_path / "nothing", tmp_path / "notes.txt"
     other.write_text("hello")
@@ -131,9 +126,6 @@ def test_failed_loads_are_reported(tmp_path: Path) -> None:
         ("", str(nothing), "", 0, 0, "TokenizerLoadError"),
         ("", str(other), "", 0, 0, "TokenizerLoadError"),
     ]
-
-
-# --- streams ------------------------------------------------------------------------------------
 
 
 LETTERS = MockTokenizer.from_tokens([b"a", b"b", b"STOP"])

@@ -34,9 +34,6 @@ TOKENIZER = MockTokenizer.from_tokens(TOKENS, {6})
 HALF, REST, STOP, ST, EOS, OH = 2, 3, 4, 5, 6, 7
 
 
-# --- counted by a reader --------------------------------------------------------------------------
-
-
 class Counted(NamedTuple):
     """What a reader sees who looks at everything after each output, as an event names it."""
 
@@ -110,12 +107,6 @@ def test_a_stream_counts_what_its_reader_can(
         read(given, setup_of(situation).decoder(), return_token_ids=covers)
     (event,) = hook.streams
     assert told(event) == expected
-
-
-# --- on the other machines ------------------------------------------------------------------------
-
-
-# --- how it ended ---------------------------------------------------------------------------------
 
 
 def ended(outputs: Any, **options: Any) -> StreamEnded:
@@ -210,9 +201,6 @@ def test_a_round_without_a_token_is_not_counted_as_an_output(read: Callable[...,
     plain, with_empty = hook.streams
     assert plain == with_empty
     assert (plain.held_tokens, plain.jailed_tokens, plain.chunks) == (1, 0, 3)
-
-
-# --- the rest -------------------------------------------------------------------------------------
 
 
 def test_an_unfinished_character_is_reported() -> None:

@@ -55,9 +55,6 @@ NEUTRAL: dict[str, Any] = {
 """Keys that no reader reads, and keys without effect."""
 
 
-# --- what is read
-
-
 @pytest.mark.parametrize(
     ("read", "request_", "meant"),
     [
@@ -163,9 +160,6 @@ def test_an_argument_cannot_replace_the_clients(read: Reader, dialect: Dialect) 
 @pytest.mark.parametrize("mapping", [dict, MappingProxyType, UserDict])
 def test_any_mapping_is_a_request(mapping: Callable[[Any], Mapping[str, Any]]) -> None:
     assert from_vllm(mapping({"stop": "a"})) == StopConditions("a")
-
-
-# --- what is rejected
 
 
 def nested(depth: int) -> list[Any]:

@@ -43,8 +43,6 @@ def test_a_rank_file_needs_an_encoding_and_nothing_else_does(tmp_path: Path) -> 
         load_tokenizer(tmp_path, encoding=SMALL)
 
 
-# --- the report -----------------------------------------------------------------------------------
-
 ACTIVE = {"tekken": "tiktoken", "tiktoken": "tiktoken", "sentencepiece": "sentencepiece"}
 
 
@@ -112,9 +110,6 @@ def test_an_unknown_mode_is_the_same_for_all(
         assert report.requested == "background"
         assert os.environ[VARIABLE] == "rust"
         monkeypatch.delenv(VARIABLE)
-
-
-# --- names ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

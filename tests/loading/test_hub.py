@@ -33,9 +33,6 @@ FILES = {
 }
 
 
-# --- the cache ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no network."""

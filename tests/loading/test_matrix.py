@@ -56,8 +56,6 @@ def test_a_class_that_nobody_knows_is_never_assumed() -> None:
     assert [name for name in unknown if "equal" in states[name].values()] == []
 
 
-# --- llama.cpp ------------------------------------------------------------------------------------
-
 GGUF = json.loads((DATA.parent / "gguf.json").read_text("utf-8"))
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
 TOKENS = {

@@ -31,9 +31,6 @@ QUICK = replace(SMALL, cpu_seconds=1)
 """Limits of the kind that users have, which are exceeded sooner."""
 
 
-# --- the corpus -----------------------------------------------------------------------------------
-
-
 def document(model: Any = None, **parts: Any) -> bytes:
     """A tokenizer.json, by default with two tokens."""
     bpe = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
@@ -154,9 +151,6 @@ def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
     assert "it aborted" in found.evidence[0].note
 
 
-# --- other files ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "format_",
     [
@@ -227,9 +221,6 @@ def test_fastokens_is_built_in_the_child_first(
     assert (report.active, report.reason) == ("huggingface", "the child died")
     with pytest.raises(TokenizerLoadError, match="the child died"):
         load_tokenizer(path, fast="now", untrusted=True)
-
-
-# --- the bounds -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

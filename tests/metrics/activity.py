@@ -103,9 +103,6 @@ def read(ids: Any, tokenizer: Any, **options: Any) -> str:
     return "".join(chunk.text for chunk in iter_chunks(ids, tokenizer, **options))
 
 
-# --- what came of it ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Counted:
     """What each adapter shows."""

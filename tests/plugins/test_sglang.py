@@ -281,9 +281,6 @@ def test_batches_without_a_field_are_left_alone(
     assert not engine.hooks._hooks
 
 
-# --- SGLang itself --------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed: nox -s sglang")
 @pytest.mark.filterwarnings("default")
 def test_the_stand_ins_are_like_sglang(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,9 +277,6 @@ def test_an_invalid_id_is_counted(on: SimpleNamespace, bad: Any) -> None:
         assert outcome(on, given) == Result("é", len(rest) + 2, None)
 
 
-# --- the switch -----------------------------------------------------------------------------------
-
-
 def test_registering_and_unregistering(
     engine: SimpleNamespace, log: pytest.LogCaptureFixture
 ) -> None:

@@ -91,9 +91,6 @@ def test_infos_are_shown_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert verbose[-1] == "no errors, no warnings, 1 info"
 
 
-# --- folders of models ----------------------------------------------------------------------------
-
-
 def test_a_folder_of_models_is_refused_with_their_names(tmp_path: Path) -> None:
     for name in ("qwen", "kimi"):
         write_example(name, tmp_path)

@@ -80,8 +80,6 @@ def special_of(tokenizer: Tokenizer, token_id: int) -> bool | None:
     return None if token is None else token.special
 
 
-# --- what each rule claims ------------------------------------------------------------------------
-
 Claim = Callable[[Folder, Evidence, int, str], object]
 """Of an id of the evidence, with its text."""
 

@@ -114,9 +114,6 @@ def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
     assert check(folder) == is_known or tokens.loaded is None or tokens.folder.is_remote
 
 
-# --- transformers ---------------------------------------------------------------------------------
-
-
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
 

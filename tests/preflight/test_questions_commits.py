@@ -77,9 +77,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         server.shutdown()
 
 
-# --- the hub answers ------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize(
     ("commit", "revision", "code", "held_by", "reachable"),
@@ -123,9 +120,6 @@ def test_a_folder_of_the_cache_says_which_commit_it_is(tmp_path: Path) -> None:
     found = verify_commit_reachable(folder)
     assert (found.repo_id, found.commit) == ("org/model", OLD)
     assert (found.code, found.reachable) == ("COMMIT_NOT_HEAD", True)
-
-
-# --- it does not ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["argument", "environment", "library", "network"])

@@ -134,9 +134,6 @@ def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
     assert "a list of 1" in values
 
 
-# --- random corruptions ---------------------------------------------------------------------------
-
-
 NAMES = (
     *("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json"),
     *("special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "chat_template.json"),

@@ -132,9 +132,6 @@ def test_the_rules_are_those_of_the_nearest_version_that_was_read(name: str, rul
     assert parse_engine(name).rules_of == rules_of
 
 
-# --- the markers of a turn ------------------------------------------------------------------------
-
-
 MARKERS = {"<|im": 5, "<|im_start|>": 1, "<|im_end|>": 2, "</s>": 3, "<|user|>": 4, "": 6}
 OLD_CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"

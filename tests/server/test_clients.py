@@ -113,9 +113,6 @@ def test_the_models_are_listed(client: OpenAI) -> None:
     assert client.completions.create(model="org/tiny", prompt="x").model == "org/tiny"
 
 
-# --- the law --------------------------------------------------------------------------------------
-
-
 STOPS = ["\nUser:", " the", "e", "。", "\ufffd", "🦉", "\u2028"]
 HOSTILE = '\ufffd\u2028\u2029\x85\0\r\n\r\x0b\x0c\x1c\x7f"\\ data: {}\n\n😀e\u0301\U0010ffff'
 HI: Any = [{"role": "user", "content": "Hi"}]

@@ -78,9 +78,6 @@ class LibraryWithoutFlush(Library):
         raise NotImplementedError("flush")
 
 
-# --- an honest one --------------------------------------------------------------------------------
-
-
 class Late:
     """Right, and as late as can be: all text comes with the stop or at the end."""
 
@@ -133,9 +130,6 @@ class Late:
 
     def choose(self, found: Sequence[tuple[int, str]]) -> tuple[int, str]:
         return min(found, key=lambda one: (one[0], -len(one[1])))
-
-
-# --- and its flaws --------------------------------------------------------------------------------
 
 
 def flawed(**methods: Any) -> Any:

@@ -127,9 +127,6 @@ def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None
     assert len(report.failed) < 8
 
 
-# --- the library's own ----------------------------------------------------------------------------
-
-
 def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
     only = ["bug_case", "end_of_stream", "whole_decode"]
     report = check_detokenizer(
@@ -230,9 +227,6 @@ def test_a_seed_decides_everything() -> None:
     first = requests(1)
     assert requests(1) == first
     assert requests(2) != first
-
-
-# --- the arguments --------------------------------------------------------------------------------
 
 
 def test_any_tokenizer_can_be_given() -> None:

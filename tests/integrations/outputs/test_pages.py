@@ -115,9 +115,6 @@ def test_dynamo(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Go on,\n\n"
 
 
-# --- ids and ends ---------------------------------------------------------------------------------
-
-
 ALL = [pytest.param(each, id=each.name) for each in recorded()]
 BYTES = MockTokenizer.from_tokens([bytes([33 + n % 90]) for n in range(700)])
 """A text for each id that was recorded."""

@@ -40,9 +40,6 @@ def finishes(found: Sequence[Any]) -> dict[int, tuple[str, Any]]:
     return {row: (chunk.finish_reason, chunk.stop_reason) for row, chunk in ends}
 
 
-# --- stops ----------------------------------------------------------------------------------------
-
-
 def test_no_token_is_generated_after_the_one_that_completes_a_stop() -> None:
     model = Model("gpt2", [spelled("gpt2", "an answer\nUser: more")])
     streamer = GenerateStreamer(model.tokenizer, stop="\nUser:")
@@ -76,9 +73,6 @@ def test_the_end_of_sequence_is_that_of_the_call(told: Any) -> None:
     found = read(model, GenerateStreamer(model.tokenizer), **inputs, **told_ids)
     assert texts_of(found, 2) == ["ab", "abcd"]
     assert finishes(found) == {0: ("stop", None), 1: ("stop", None)}
-
-
-# --- ways to generate -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*MODELS])
@@ -138,8 +132,6 @@ def test_a_prompt_may_be_embedded() -> None:
     found = read(model, GenerateStreamer(model.tokenizer, stop="."), inputs_embeds=embedded)
     assert texts_of(found) == ["ab"]
 
-
-# --- examples -------------------------------------------------------------------------------------
 
 PAGE = Page("docs/how-to/engines.md", "transformers")
 SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
