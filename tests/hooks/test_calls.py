@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from streamdec import (
-    DecodeStream,
     HuggingFaceTokenizer,
     MockTokenizer,
     TokenIdError,
@@ -97,21 +96,6 @@ def test_long_texts_are_reported_from_their_thread(tokenizer: HuggingFaceTokeniz
     assert {call.operation for call in hook.calls} == {"encode", "encode_batch"}
     assert sum(call.characters for call in hook.calls) == 4 * 40_000
     assert sum(call.texts for call in hook.calls) == 4
-
-
-@pytest.mark.parametrize("name", sorted(ZOO))
-def test_internal_calls_of_a_tokenizer_are_not_reported(name: str) -> None:
-    """Each has its own decode, and some are streamed over a window of it."""
-    tokenizer = HuggingFaceTokenizer(ZOO[name]().to_str())
-    ids = [*range(20)]
-    with recording() as hook:
-        stream = DecodeStream(tokenizer)
-        stream.step_batch(ids)
-        stream.flush()
-        assert stream.snapshot()
-        assert [tokenizer.is_skipped(i) for i in ids]
-        assert [tokenizer.token_bytes(i) for i in ids]
-    assert hook.calls == []
 
 
 def test_failed_loads_are_reported(tmp_path: Path) -> None:
