@@ -60,8 +60,6 @@ class Fast:
         return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
 
 
-# --- the entry points -----------------------------------------------------------------------------
-
 Read = Callable[[Any, list[int]], tuple[Any, str]]
 """From a tokenizer and ids: the tokenizer that decoded, and the text."""
 
@@ -149,9 +147,6 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-# --- once for each object -------------------------------------------------------------------------
-
-
 def test_an_object_is_wrapped_once() -> None:
     library = ZOO["byte_level_trained"]()
     fast = Fast(library)
@@ -207,9 +202,6 @@ def test_tokens_that_are_added_between_streams_are_known(name: str, is_special: 
     assert DecodeStream(library).step(token_id) == library.decode([token_id])
 
 
-# --- what is not wrapped --------------------------------------------------------------------------
-
-
 class Own(Fast):
     """A class with a ``decode`` of its own."""
 
@@ -225,33 +217,20 @@ class Joining(Fast):
         return super().decode(joined, options["skip_special_tokens"], False)
 
 
-class Known(MockTokenizer):
-    """A tokenizer with rules, which also has a backend."""
-
-    @property
-    def backend_tokenizer(self) -> Tokenizer:
-        return ZOO["byte_level"]()
-
-
-def test_a_class_with_its_own_decode_keeps_it() -> None:
+@pytest.mark.parametrize("kind", [Own, Joining])
+def test_a_class_with_its_own_decode_keeps_it(kind: type[Fast]) -> None:
     library = ZOO["byte_level_trained"]()
-    own = Own(library)
+    own, ids = kind(library), library.encode("one two").ids
+    ids.append(ids[-1])
     decoder = DecodeStream(own)
     assert (decoder.route, decoder.tokenizer) == ("window", own)
-    assert "".join(decoder.step_batch(library.encode("one two").ids)) == "ONE TWO"
+    assert decoder.feed(ids) == own.decode(ids, skip_special_tokens=True)
     assert DecodeStream(library).route == "bytes"
 
 
-def test_a_class_that_joins_equal_ids_keeps_its_decode() -> None:
-    library = ZOO["byte_level_trained"]()
-    joining, ids = Joining(library), library.encode("one two").ids
-    decoder = DecodeStream(joining)
-    assert (decoder.route, decoder.tokenizer) == ("window", joining)
-    assert decoder.feed([*ids, ids[-1]]) == "one two"
-
-
 def test_a_tokenizer_with_rules_is_used_as_it_is() -> None:
-    tokenizer = Known()
+    tokenizer: Any = MockTokenizer()
+    tokenizer.backend_tokenizer = ZOO["byte_level"]()
     assert DecodeStream(tokenizer).tokenizer is tokenizer
     assert DecodeStream(tokenizer).step(1) == "Hello"
 
