@@ -27,9 +27,6 @@ from tests.preflight.making import control, shared_snapshots
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 
 
-# --- tokens ---------------------------------------------------------------------------------------
-
-
 def test_added_tokens_are_those_after_loading(tmp_path: Path) -> None:
     change = both(flag(1, special=False), entry(260, "<|new|>", special=False))
     folder = control(change).write(tmp_path)
@@ -113,9 +110,6 @@ def test_the_beginnings_of_messages_are_found(
     assert openers(probes, {}) == {}
 
 
-# --- classes --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("asked", "gate"),
     [
@@ -174,9 +168,6 @@ def test_the_class_is_the_one_that_transformers_took(folder: Path) -> None:
         if folder.name in classes:
             found = effective_tokenizer_class(folder, version)
             assert (found.name or found.error) == classes[folder.name], version
-
-
-# --- quantisation ---------------------------------------------------------------------------------
 
 
 def test_every_quantisation_is_found_the_outer_first(tmp_path: Path) -> None:

@@ -54,9 +54,6 @@ class NoDecoder:
         return str(token_ids)
 
 
-# --- tokenizers -----------------------------------------------------------------------------------
-
-
 def tokenizers(path: Path) -> None:
     tokenizer = load_tokenizer(path)
     assert_type(tokenizer, LoadedTokenizer)
@@ -81,9 +78,6 @@ async def encode_in_an_event_loop(tokenizer: Tokenizer) -> None:
     tokenizer.aencode("text").ids  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
 
 
-# --- streams of text ------------------------------------------------------------------------------
-
-
 def decode(tokenizer: Decoder) -> None:
     text_stream = DecodeStream(tokenizer, [1, 2], byte_fallback="exact", spans=True)
     assert_type(text_stream.step(1), str)
@@ -105,9 +99,6 @@ def decode(tokenizer: Decoder) -> None:
     text_stream.text  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
 
 
-# --- stops ----------------------------------------------------------------------------------------
-
-
 def stops(tokenizer: Decoder) -> None:
     conditions = StopConditions(stop=["\nUser:", "END"], eos_token_ids=2, max_tokens=100)
     assert_type(from_openai({"stop": ["a"]}), StopConditions)
@@ -126,9 +117,6 @@ def stops(tokenizer: Decoder) -> None:
     StopConditions(stop_strings="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     StopSequenceDecoder(tokenizer, "a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     chunk.text = "b"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-# --- with an engine -------------------------------------------------------------------------------
 
 
 async def engine() -> AsyncIterator[int]:
@@ -176,9 +164,6 @@ def many(tokenizer: Decoder) -> None:
     assert_type(pool["a"], StopSequenceDecoder)
     pool.add("a", "b")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     pool.step([1, 2])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-
-
-# --- errors and their attributes ------------------------------------------------------------------
 
 
 def errors(path: Path) -> None:
