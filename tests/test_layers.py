@@ -85,8 +85,6 @@ class Import(NamedTuple):
     typing_only: bool
 
 
-# --- reading --------------------------------------------------------------------------------------
-
 GUARD = "TYPE_CHECKING"
 tree_of = cache(ast.parse)
 
@@ -123,9 +121,6 @@ def names_of(node: ast.AST, modules: set[str]) -> Iterator[str]:
         for alias in node.names:
             inner = f"{node.module}.{alias.name}"
             yield inner if inner in modules else node.module
-
-
-# --- imports --------------------------------------------------------------------------------------
 
 
 def faults_of(sources: Mapping[str, str]) -> list[str]:
@@ -196,9 +191,6 @@ def cycles(imports: list[Import]) -> list[list[str]]:
     except CycleError as error:
         return [error.args[1]]
     return []
-
-
-# --- the tests ------------------------------------------------------------------------------------
 
 
 def test_imports_go_to_lower_layers() -> None:

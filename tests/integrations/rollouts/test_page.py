@@ -47,9 +47,6 @@ def code_of(kind: str) -> str:
     return code
 
 
-# --- TRL ------------------------------------------------------------------------------------------
-
-
 def test_trl(tmp_path: Path) -> None:
     """Two steps of training, on answers of which one has the stop and one ends by itself."""
     trl: Any = pytest.importorskip("trl", reason=reason)
@@ -119,9 +116,6 @@ def test_trl(tmp_path: Path) -> None:
         assert batch["completion_mask"].sum(1).tolist() == [len(stop), len(end)]
         assert batch["sampling_per_token_logps"].shape == batch["completion_ids"].shape
         assert batch["advantages"][0] > batch["advantages"][1]
-
-
-# --- verl -----------------------------------------------------------------------------------------
 
 
 class Server:
@@ -209,9 +203,6 @@ def test_a_batch_of_verl() -> None:
     scores = manager(data)
     assert read == ["It is 42.\nUser:", "No. And more"]
     assert scores.nonzero().tolist() == [[0, kept[0] - 1], [1, kept[1] - 1]]
-
-
-# --- SkyRL ----------------------------------------------------------------------------------------
 
 
 class Engine:
