@@ -296,6 +296,9 @@ NEAR_MISSES: dict[str, Callable[[Parts], object]] = {
         drop("added_tokens_decoder"),
         file("special_tokens_map.json", {"eos_token": added("<|im_end|>")}),
     ),
+    "FILE_INVALID_JSON: NaN and infinity, which Python reads": file(
+        "config.json", '{"eos_token_id": 258, "x": NaN, "y": -Infinity}'
+    ),
     "TOKENIZER_CLASS_UNKNOWN: a class without Fast": say(tokenizer_class="LlamaTokenizer"),
     "TOKENIZER_CLASS_UNKNOWN: its code is named": say(
         tokenizer_class="Acme", auto_map={"AutoTokenizer": ["a.Acme", None]}

@@ -116,13 +116,6 @@ def test_a_file_that_is_not_a_json_object_is_a_finding(
     assert (finding.evidence[0].file, finding.evidence[0].line) == ("config.json", line)
 
 
-def test_nan_and_infinity_are_json_for_python(tmp_path: Path) -> None:
-    folder = control().write(tmp_path)
-    text = '{"model_type": "llama", "eos_token_id": 258, "x": NaN, "y": -Infinity}'
-    (folder / "config.json").write_text(text)
-    assert inspect(folder, render=False).codes == set()
-
-
 def test_deeply_nested_json_is_shown_by_its_type(tmp_path: Path) -> None:
     deep = "[" * 300 + "]" * 300
     folder = control().write(tmp_path)
