@@ -114,8 +114,6 @@ def test_a_tokenizer_that_only_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
         decode_arrow(pa.array([[0, 5], [1], [7]]), Upper())
 
 
-# --- kinds of arrays ------------------------------------------------------------------------------
-
 ROWS: Rows = [[104, 105], None, [], FACE, [257, 256], [*FACE[:2]], None]
 PAIRS: Rows = [[104, 105], None, [257, 256], FACE[:2]]
 INTEGERS = [pa.int16(), pa.int32(), pa.int64(), pa.uint16(), pa.uint32(), pa.uint64()]

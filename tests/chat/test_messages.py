@@ -190,8 +190,6 @@ def test_other_errors_of_a_template_do_not_name_openai(source: str, messages: An
     assert "openai" not in str(raised.value)
 
 
-# --- what a template takes ------------------------------------------------------------------------
-
 TURNS = "{% for m in messages %}"
 LOOP = "{% for p in m.content %}{{ p.text }}{% endfor %}"
 END = "{% endfor %}"
@@ -259,9 +257,6 @@ def test_real_templates_have_their_known_content_format(name: str) -> None:
     text = template.render(template.openai_messages(messages, separator=" "))
     expected = "Describea cat." if REAL[name] == "parts" else "Describe a cat."
     assert expected in text.replace("Describe\n\na", "Describea")
-
-
-# --- objects of all kinds in messages -------------------------------------------------------------
 
 
 class Level(IntEnum):

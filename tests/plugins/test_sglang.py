@@ -258,9 +258,6 @@ def test_a_state_that_was_dropped(on: SimpleNamespace, log: pytest.LogCaptureFix
     assert "SGLANG_DETOKENIZER_MAX_STATES" in log.text
 
 
-# --- the hook -------------------------------------------------------------------------------------
-
-
 def test_the_hook_is_registered_once(engine: SimpleNamespace) -> None:
     before = _stock(engine)
     for _ in range(2):

@@ -291,9 +291,6 @@ def test_registering_and_unregistering(
     assert log.text.count("decodes the text of requests") == 2
 
 
-# --- vLLM itself ----------------------------------------------------------------------------------
-
-
 needs_vllm = pytest.mark.skipif(
     find_spec("vllm") is None, reason="vLLM is not installed: nox -s vllm"
 )
