@@ -367,8 +367,8 @@ def test_a_text_is_cut_as_by_the_tokenizer_of_a_real_model(folder: str, pre: str
         tokens = [*dict.fromkeys([*ALPHABET, *(merge.replace(" ", "") for merge in merges)])]
         data["model"] |= {"vocab": {text: i for i, text in enumerate(tokens)}, "merges": merges}
         theirs = Tokenizer.from_str(json.dumps(data))
-        types = [1] * len(tokens)
-        ours = made(**GPT2 | {"pre": pre, "tokens": tokens, "token_type": types, "merges": merges})
+        parts = {"tokens": tokens, "token_type": [1] * len(tokens), "merges": merges}
+        ours = made(**GPT2 | {"pre": pre, "bos_token_id": 0, "eos_token_id": 0, **parts})
         for text in [*SAMPLE, "".join(SAMPLE), "".join(SAMPLE)[::-1]]:
             text = unicodedata.normalize("NFC", text)  # as Qwen's does, and llama.cpp does not
             assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
