@@ -229,7 +229,10 @@ class Reading(Stepper):
                 unread = chunk.unread_tokens + len(token_ids) - start - len(ids)
                 self.finish(replace(chunk, unread_tokens=unread))
                 return
-            yield from self.split(chunk)
+            if self.splits:
+                yield from self.split(chunk)
+            else:
+                yield chunk
         if reason is not None:
             self._end(ending(reason), stop_reason)
 
