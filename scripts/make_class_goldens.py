@@ -1,6 +1,6 @@
 """Write ``tests/folders/data/classes.jsonl``: folders as classes of transformers load them.
 
-    python scripts/make_class_goldens.py [--draws N] [--seed N] [FILE]
+    PYTHONPATH=. python scripts/make_class_goldens.py [--draws N] [--seed N] [FILE]
 
 Needs transformers (not torch), which the tests do not. The first line has the version, one
 ``tokenizer.json`` for each kind of model, and a SentencePiece model. Each other line is a folder:
@@ -29,6 +29,8 @@ from make_transformers_pipelines import FLAGS, OPTIONS
 from make_transformers_pipelines import TARGET as PIPELINES
 from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from tests.support.made_folders import changed
 
 GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "folders" / "data" / "classes.jsonl"
 SPECIAL = ("<unk>", "<s>", "</s>", "<pad>", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "<|endoftext|>")
@@ -130,16 +132,6 @@ class Draw:
             found["unk_id"] = self.random.randrange(7)
             found["unk_score"] = self.random.choice((0.0, -1.0))
         return found
-
-
-def changed(file: Any, changes: dict[str, Any]) -> Any:
-    """Return a ``tokenizer.json`` with these changes; the tests do the same."""
-    model, parts = file["model"], dict(changes)
-    if "unk_id" in parts:
-        unk_id, vocab = parts.pop("unk_id"), [*model["vocab"]]
-        vocab[unk_id] = [vocab[unk_id][0], parts.pop("unk_score")]
-        model = {**model, "unk_id": unk_id, "vocab": vocab}
-    return {**file, **parts, "model": model}
 
 
 def sentencepiece_model() -> str:

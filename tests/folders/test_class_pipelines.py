@@ -36,16 +36,6 @@ def load(folder: Path) -> BaseTokenizer:
         return load_tokenizer(folder, fast="off")  # type: ignore[return-value]
 
 
-def changed(file: Any, changes: dict[str, Any]) -> Any:
-    """Return ``tokenizer.json`` with the changes of a row."""
-    model, parts = file["model"], dict(changes)
-    if "unk_id" in parts:
-        unk_id, vocab = parts.pop("unk_id"), [*model["vocab"]]
-        vocab[unk_id] = [vocab[unk_id][0], parts.pop("unk_score")]
-        model = {**model, "unk_id": unk_id, "vocab": vocab}
-    return {**file, **parts, "model": model}
-
-
 def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
     """The tokenizer of a row; None if only transformers can make it."""
     file, form = FACTS["files"][row["kind"]], row["form"]
@@ -53,7 +43,7 @@ def drawn(row: dict[str, Any], path: Path) -> HybridTokenizer | None:
     if form == "tokenizer.model":
         (path / form).write_bytes(base64.b64decode(file))
     else:
-        write_json(path / form, changed(file, row.get("changes", {})))
+        write_json(path / form, made_folders.changed(file, row.get("changes", {})))
     try:
         tokenizer = load(path)
     except MissingExtraError:

@@ -1,6 +1,6 @@
 """Made folders of tokenizer classes, and the state in which streamdec loads them.
 
-The script that makes the matrix and the test of the matrix share this.
+The scripts that make the matrix and the goldens share this with the tests that read them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,16 @@ with FILES.open(encoding="utf-8") as _file:
 FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 _WARNED = "ids and text may differ from those of transformers: "
 _REFUSED = re.compile(r"\((.*)\) needs the library transformers")
+
+
+def changed(file: Any, changes: dict[str, Any]) -> Any:
+    """Return the ``tokenizer.json`` of a kind with the changes of a drawn folder."""
+    model, parts = file["model"], dict(changes)
+    if "unk_id" in parts:
+        unk_id, vocab = parts.pop("unk_id"), [*model["vocab"]]
+        vocab[unk_id] = [vocab[unk_id][0], parts.pop("unk_score")]
+        model = {**model, "unk_id": unk_id, "vocab": vocab}
+    return {**file, **parts, "model": model}
 
 
 def write_folder(folder: Path, name: str, form: str, kind: str) -> None:
