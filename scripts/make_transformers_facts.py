@@ -65,7 +65,7 @@ def tokenizer_classes(base: type) -> dict[str, type]:
 def roles_of(cls: type) -> dict[str, str | None]:
     """The role tokens that a class has by itself.
 
-    None for a ``pad_token`` that the class has not: then that of a ``tokenizer.json`` is ignored.
+    If ``pad_token`` is None, the class has none, and that of a ``tokenizer.json`` is ignored.
     """
     found: dict[str, str | None] = {}
     for name, parameter in inspect.signature(cls).parameters.items():

@@ -271,7 +271,7 @@ class GGUFTokenizer(BaseTokenizer):
             return f"{fault} {split}"
         if self._kind == "llama":
             ids = self._of_type(*_MERGED)
-            if why := _unlike({self._names[i]: self._scores[i] for i in ids}):
+            if why := _odd_scores({self._names[i]: self._scores[i] for i in ids}):
                 warn(f"{self.name!r}: the ids of some texts may not be those of llama.cpp: {why}")
         return made
 
@@ -403,7 +403,7 @@ class GGUFTokenizer(BaseTokenizer):
         return {role: self._names[token_id] for role, token_id in self._roles.items()}
 
 
-def _unlike(scores: Mapping[str, float]) -> str:
+def _odd_scores(scores: Mapping[str, float]) -> str:
     """Return why merges by rank may differ from those of llama.cpp; empty if they do not.
 
     llama.cpp takes the leftmost of two pairs with the same score, which matters unless they are

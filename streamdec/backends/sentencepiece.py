@@ -40,6 +40,7 @@ __all__ = ["SentencePieceTokenizer"]
 _SPACE = "\u2581"
 """The character that stands for a space in pieces."""
 _NAMED_BYTE = re.compile("<0x[0-9A-Fa-f+][0-9A-Fa-f]>")
+"""What the library tokenizers reads as a byte; it takes ``+A`` for a number."""
 _EVERY = 2**31
 _ROLES = ("bos", "eos", "unk", "pad")
 _TRIED = 64
@@ -102,23 +103,23 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _check_decoding(self) -> None:
         """Raise TokenizerLoadError if this class decodes plain pieces as other text.
 
-        The models are those with a flag that is not known here, such as a space after each word.
+        Such a model has a flag or a piece that the rules here do not know.
         """
         is_byte = frozenset(self._byte_ids())
         for i, text in {**self._names, **self._unknown}.items():
             is_surface = i in self._unknown and _SPACE in text
             if is_surface or (_NAMED_BYTE.fullmatch(text) and i not in is_byte):
-                what = f"a SentencePiece model in which {text!r:.60} is text"
-                raise TokenizerLoadError(f"{self.name!r}: {what}")
+                raise self._refused(f"the rules here misread the text {text!r:.60}")
         plain = [i for i in range(self._size) if i not in self._spaced]
         sample = plain[:: max(len(plain) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
             given, theirs = self._decode(ids, True), self._text(*ids)
             if given != theirs:
                 why = f"the library decodes {theirs!r:.60}, and its rules here give {given!r:.60}"
-                raise TokenizerLoadError(
-                    f"{self.name!r}: a SentencePiece model of this kind: {why}"
-                )
+                raise self._refused(why)
+
+    def _refused(self, why: str) -> TokenizerLoadError:
+        return TokenizerLoadError(f"{self.name!r}: a SentencePiece model of this kind: {why}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

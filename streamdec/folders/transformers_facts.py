@@ -42,7 +42,7 @@ class TokenizerClass:
     roles: Mapping[str, str | None]
     """The default role tokens of the class.
 
-    None for a ``pad_token`` that is none, whatever ``tokenizer.json`` says.
+    If ``pad_token`` is None, the class has none, and that of a ``tokenizer.json`` is ignored.
     """
 
 

@@ -117,7 +117,8 @@ class EventStreamResponse(Response):
             "headers": self.raw_headers,
         }
         async with AsyncExitStack() as closing:
-            # It is last: a server that sees an error closes the connection, which clients reuse.
+            # This runs last: at an error the server closes the connection, and a client that has
+            # the end of the response may already use the connection again.
             closing.push_async_callback(sending.end)
             for stream in self._streams:
                 closing.push_async_callback(stream.aclose)  # shielded from cancellation

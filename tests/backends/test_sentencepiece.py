@@ -214,5 +214,5 @@ def test_a_model_that_the_rules_do_not_decode_is_refused(tmp_path: Path) -> None
 )
 def test_text_that_the_rules_read_otherwise_is_refused(options: dict[str, Any], text: str) -> None:
     model = sentencepiece(vocab_size=120, model_type="unigram", **options)
-    with pytest.raises(TokenizerLoadError, match=f"model in which {re.escape(repr(text))} is text"):
+    with pytest.raises(TokenizerLoadError, match=f"misread the text {re.escape(repr(text))}"):
         SentencePieceTokenizer(model)
