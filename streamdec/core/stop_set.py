@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import Definition, StopConditions
@@ -66,8 +66,8 @@ MAX_TEXT = 256
 """The most code points of a stored text. Hardly a token has more."""
 NOTED_EVERY = 16
 """The size of a set is noted again after so many new texts."""
-SET_SIZE = 7_500
-"""Bytes of a set of stops with its first texts."""
+SET_SIZE = 6_700
+"""Bytes of a set of stops with its first texts, without its first state."""
 STATE_SIZE = 800
 """Bytes of a state."""
 STORED_SIZE = 150
@@ -180,7 +180,6 @@ class StopSet:
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] = []
-        self._states: dict[tuple[Seen, int, str], StopState] = {}
         self.num_stored = 0
         """How many texts the states know."""
         self.note_growth: Callable[[StopSet], None] | None = None
@@ -190,6 +189,7 @@ class StopSet:
         start = self.matcher.start(1 if conditions.starts_inside else OUTSIDE)
         self.first: StopState = StopState(self, start, OUTSIDE, "")
         """The state of a stream that begins, if its prompt does not matter."""
+        self._states = self._only_first()
 
     @property
     def size(self) -> int:
@@ -206,13 +206,12 @@ class StopSet:
 
     # --- states
 
-    def state(self, seen: Seen, section: int = OUTSIDE, jailed: str = "") -> StopState:
-        """Return the state with these attributes."""
-        first = self.first
-        if not jailed and seen == first.seen and section == OUTSIDE:
-            return first
+    def state(
+        self, seen: tuple[Any, int, str], section: int = OUTSIDE, jailed: str = ""
+    ) -> StopState:
+        """Return the state with these attributes; ``seen`` has the fields of a Seen."""
         known = self._states.get((seen, section, jailed))
-        return StopState(self, seen, section, jailed) if known is None else known
+        return StopState(self, Seen(*seen), section, jailed) if known is None else known
 
     def settled(self, state: StopState, text: str) -> StopState:
         """Return the settled state after ``text``, which has no sections."""
@@ -257,9 +256,9 @@ class StopSet:
         if is_rare or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
-            states, self._states = self._states, {}
+            states, self._states = self._states, self._only_first()
             self.num_stored = 0
-            for known in [*states.values(), self.first]:
+            for known in [*states.values()]:
                 known.clear()
         if not len(state):
             self._keep(state)
@@ -272,10 +271,13 @@ class StopSet:
             self.note_growth(self)
         return effect
 
+    def _only_first(self) -> dict[tuple[tuple[Any, int, str], int, str], StopState]:
+        """Return a dict of the first state, as ``_keep`` keeps it."""
+        return {(self.first.seen, OUTSIDE, ""): self.first}
+
     def _keep(self, state: StopState) -> None:
         """Let streams that come to ``state``, which has no texts yet, share it."""
-        if state is not self.first:
-            self._states.setdefault((state.seen, state.section, state.jailed), state)
+        self._states.setdefault((state.seen, state.section, state.jailed), state)
 
     # --- text
 
@@ -287,40 +289,49 @@ class StopSet:
         With ``ignore``, complete stops are ordinary text. With ``release``, all text is output and
         forgotten; stops and markers begin after it.
         """
+        if self.has_sections:
+            return self._read_with_sections(state, text, ignore=ignore, release=release)
+        stops, before = self.matcher.stops, state.seen.tail
+        tail: Any
+        tail, hit = stops.step(before, text, ignore=ignore)
+        decided = state.jailed + text
+        if hit is not None:
+            shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
+            return Chunk(shown, "stop", hit.stop), None, hit
+        if release:
+            tail, jailed = stops.restart(tail), ""
+        elif tail == before and state.is_settled:  # as most texts do
+            return None, state, None
+        else:
+            jailed = stops.jailed(tail)
+        shown = decided[: len(decided) - len(jailed)]
+        out = None if shown == text else chunk_of(shown) if shown else NOTHING
+        return out, self.state((tail, OUTSIDE, ""), OUTSIDE, jailed), None
+
+    def _read_with_sections(
+        self, state: StopState, text: str, *, ignore: bool, release: bool
+    ) -> Effect:
+        """See ``read``."""
         matcher, place = self.matcher, 0
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
-        if seen is state.seen and state.is_settled and not (outcome or release or self.labeller):
-            return None, state, None  # as most texts do
-        decided = state.jailed + text
         while isinstance(outcome, Turn):
             place += outcome.end
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)
+        decided, labels = state.jailed + text, self.labels(state.section)
         if outcome is not None:
             hit = outcome._replace(end=place + outcome.end)
-            size = len(state.jailed) + hit.end - hit.hidden
-            last = Chunk(decided[: max(size, 0)], "stop", hit.stop)
-            if self.labeller is not None:
-                labels = self.labels(state.section)
-                labels.read(last.text)
-                last = labels.chunk(0, last.text, last)
-            return last, None, hit
-        kept, section = 0, OUTSIDE
+            shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
+            labels.read(shown)
+            return labels.chunk(0, shown, Chunk("", "stop", hit.stop)), None, hit
+        labels.read(decided)
         if release:
-            seen = matcher.restart(seen)
+            seen, end = matcher.restart(seen), len(decided)
         else:
-            kept = matcher.jailed(seen)
-        if self.labeller is None:
-            shown = decided[: len(decided) - kept]
-            out = None if shown == text else chunk_of(shown) if shown else NOTHING
-        else:
-            labels = self.labels(state.section)
-            labels.read(decided)
-            kept = 0 if release else labels.kept(kept)
-            section = labels.section_at(len(decided) - kept)
-            out = labels.chunk(0, decided[: len(decided) - kept])
-            if text and out == Chunk(text):
-                out = None
-        return out, self.state(seen, section, decided[len(decided) - kept :]), None
+            end = len(decided) - labels.kept(matcher.jailed(seen))
+        out: Chunk | None = labels.chunk(0, decided[:end])
+        if text and out == Chunk(text):
+            out = None
+        return out, self.state(seen, labels.section_at(end), decided[end:]), None
 
     def labels(self, section: int) -> Labels:
         """Return what finds the sections of a text that begins in ``section``."""

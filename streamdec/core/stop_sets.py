@@ -140,12 +140,12 @@ def text_stop_set_for(conditions: StopConditions) -> StopSet:
 
 def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Return the ids of those ``texts`` that are the text of skipped special tokens."""
-    find, token_to_id, is_skipped = (
-        getattr(tokenizer, each, None) for each in ("skipped_ids", "token_to_id", "is_skipped")
-    )
+    find = getattr(tokenizer, "skipped_ids", None)
     if find is not None:
         found: dict[str, tuple[int, ...]] = find(texts)
         return found
+    token_to_id = getattr(tokenizer, "token_to_id", None)
+    is_skipped = getattr(tokenizer, "is_skipped", None)
     if token_to_id is None or is_skipped is None:
         return {}
     ids = {text: token_to_id(text) for text in texts}

@@ -4,8 +4,8 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
-first letter comes with which a stop begins, the stops are sorted: one that begins with a text is
-the next after it.
+first letter comes with which a stop begins, the short beginnings of all stops are collected in a
+set. A longer text is looked up in the sorted stops: one that begins with it is the next after it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -35,8 +35,10 @@ from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-STOP_SIZE = 200
-"""Bytes of a stop of a few words, and of its places in the sets here."""
+DEPTH = 5
+"""The most code points of a short beginning."""
+STOP_SIZE = 450
+"""Bytes of a stop of a few words, of its beginnings, and of their places in the sets here."""
 
 
 class Hit(NamedTuple):
@@ -86,12 +88,19 @@ class StopStrings:
         return frozenset(map(itemgetter(-1), self._stops))
 
     @cached_property
+    def _beginnings(self) -> set[str]:
+        """The short beginnings of stops, without whole stops."""
+        sizes = range(1, DEPTH + 1)
+        return {stop[:size] for stop in self._stops for size in sizes[: len(stop) - 1]}
+
+    @cached_property
     def _sorted(self) -> list[str]:
         return sorted(self._stops)
 
     @cached_property
-    def _sorted_hidden(self) -> list[str]:
-        return sorted(self._hidden)
+    def _jailer(self) -> StopStrings:
+        """What finds the hidden stops."""
+        return self if self._stops is self._hidden else StopStrings(self._hidden)
 
     @cached_property
     def num_bytes(self) -> int:
@@ -117,7 +126,7 @@ class StopStrings:
             if hit is not None:
                 return tail, hit
         first = len(whole) - self.longest + 1
-        return self._beginning(whole[first:] if first > 0 else whole, self._sorted), None
+        return self._beginning(whole[first:] if first > 0 else whole), None
 
     def _first_stop(self, text: str, known: int) -> Hit | None:
         """Return the first stop that ends after the ``known`` code points of ``text``."""
@@ -129,16 +138,20 @@ class StopStrings:
                         return Hit(stop, stop not in self._hidden, end - known, stop)
         return None
 
-    def _beginning(self, text: str, stops: list[str]) -> str:
-        """Return the longest suffix of ``text`` that begins one of the sorted ``stops``."""
-        first_letters = self.first_letters
+    def _beginning(self, text: str) -> str:
+        """Return the longest suffix of ``text`` that begins a stop, and is no whole one."""
+        first_letters, beginnings = self.first_letters, self._beginnings
         for start, letter in enumerate(text):
-            if letter in first_letters:
+            if letter in first_letters and text[start : start + DEPTH] in beginnings:
                 suffix = text[start:]
-                place = bisect_right(stops, suffix)  # the first stop after it
-                if place < len(stops) and stops[place].startswith(suffix):
+                if len(suffix) <= DEPTH or self._begins(suffix):
                     return suffix
         return ""
+
+    def _begins(self, text: str) -> bool:
+        """Whether a stop begins with ``text``, and is longer."""
+        place = bisect_right(self._sorted, text)  # the first stop after it
+        return place < len(self._sorted) and self._sorted[place].startswith(text)
 
     def skip(self, tail: str, text: str) -> str:
         """Return the tail after ``text``, no part of which can be in a stop."""
@@ -154,9 +167,7 @@ class StopStrings:
 
     def jailed(self, tail: str) -> str:
         """Return the end of the text that must be withheld."""
-        if self._stops is self._hidden:
-            return tail
-        return self._beginning(tail, self._sorted_hidden)
+        return tail if self._stops is self._hidden else self._jailer._beginning(tail)
 
     def text(self, tail: str) -> str:
         """Return the end of the text that may be part of a later stop."""
