@@ -6,7 +6,9 @@ Streams of one table with equal conditions share one stop set.
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -46,7 +48,7 @@ class StopSets:
 
     def __init__(self) -> None:
         _all.add(self)
-        self._sets: dict[tuple[tuple[Any, ...], Definition], StopSet] = {}
+        self._sets = OrderedDict[tuple[tuple[Any, ...], Definition], StopSet]()
         self._last: StopSet | None = None
         """The one that was used last."""
         self._size = 0
@@ -65,9 +67,9 @@ class StopSets:
                 found.note_growth = self.reweigh
                 self._weigh(found)
         elif found is not self._last:
-            with self._lock.inner:  # to the end: it is used now
-                if self._sets.pop(key, None) is not None:
-                    self._sets[key] = self._last = found
+            with self._lock.inner, suppress(KeyError):  # it may have been dropped meanwhile
+                self._sets.move_to_end(key)
+                self._last = found
         return found
 
     def reweigh(self, stops: StopSet) -> None:
@@ -83,7 +85,7 @@ class StopSets:
         self._size += size - stops.noted_size
         stops.noted_size = size
         while len(self._sets) > 1 and (len(self._sets) > MAX_SETS or self._size > MAX_SETS_SIZE):
-            oldest = self._sets.pop(next(iter(self._sets)))
+            _, oldest = self._sets.popitem(last=False)
             self._size -= oldest.noted_size
             oldest.noted_size = 0
             with _dropped_lock:
