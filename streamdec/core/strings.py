@@ -4,7 +4,7 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
-first letter comes with which a stop begins, the short beginnings of all stops are collected in a
+first letter comes with which a stop begins, the short beginnings of the stops are collected in a
 set. A longer text is looked up in the sorted stops: one that begins with it is the next after it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
@@ -35,8 +35,9 @@ from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-DEPTH = 5
-"""The most code points of a short beginning."""
+DEPTH, FEW = 5, 128
+"""The code points of a short beginning: at most DEPTH of FEW stops, and one of more, because the
+set of these would take longer to make than it saves."""
 STOP_SIZE = 450
 """Bytes of a stop of a few words, of its beginnings, and of their places in the sets here."""
 
@@ -80,6 +81,7 @@ class StopStrings:
         self._lengths = sorted({*map(len, self._stops)}, reverse=True)
         self.longest: int = max(self._lengths, default=0)
         """The code points of the longest stop."""
+        self._depth = DEPTH if len(self._stops) <= FEW else 1
 
     # Made on first use: many sets of stops never see a letter with which a stop begins.
 
@@ -90,7 +92,7 @@ class StopStrings:
     @cached_property
     def _beginnings(self) -> set[str]:
         """The short beginnings of stops, without whole stops."""
-        sizes = range(1, DEPTH + 1)
+        sizes = range(1, self._depth + 1)
         return {stop[:size] for stop in self._stops for size in sizes[: len(stop) - 1]}
 
     @cached_property
@@ -140,11 +142,11 @@ class StopStrings:
 
     def _beginning(self, text: str) -> str:
         """Return the longest suffix of ``text`` that begins a stop, and is no whole one."""
-        first_letters, beginnings = self.first_letters, self._beginnings
+        first_letters, beginnings, depth = self.first_letters, self._beginnings, self._depth
         for start, letter in enumerate(text):
-            if letter in first_letters and text[start : start + DEPTH] in beginnings:
+            if letter in first_letters and text[start : start + depth] in beginnings:
                 suffix = text[start:]
-                if len(suffix) <= DEPTH or self._begins(suffix):
+                if len(suffix) <= depth or self._begins(suffix):
                     return suffix
         return ""
 
