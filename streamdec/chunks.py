@@ -15,12 +15,13 @@ FinishReason = Literal["stop", "length", "content_filter", "abort", "error"]
 ``"stop"``: a stop or the engine ended it. ``"length"``: ``max_tokens`` was reached, or the source
 ended without a reason. ``"content_filter"``: a filter of the engine removed the rest of the text.
 ``"abort"``: the request was cancelled. ``"error"``: the engine or the decoder failed."""
+_FINISH_REASONS: tuple[str, ...] = get_args(FinishReason)
 
 
 def check_finish_reason(reason: object) -> None:
     """Raise ValueError if ``reason`` is not a FinishReason."""
-    if reason not in get_args(FinishReason):
-        known = ", ".join(map(repr, get_args(FinishReason)))
+    if reason not in _FINISH_REASONS:
+        known = ", ".join(map(repr, _FINISH_REASONS))
         raise ValueError(f"finish_reason must be one of {known}, not {reason!r:.60}")
 
 
