@@ -67,7 +67,8 @@ class Prompts:
             text: str = self._template.render(
                 self._template.openai_messages(chat.messages, with_tools=chat.tools is not None),
                 tools=chat.tools,
-                add_generation_prompt=for_answer,
+                add_generation_prompt=for_answer and not chat.continues,
+                continue_final_message=for_answer and chat.continues,
                 template_kwargs=chat.variables,
             )
         except ChatTemplateError as error:

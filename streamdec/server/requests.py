@@ -97,6 +97,8 @@ class Chat:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None
     variables: dict[str, Any] | None
+    continues: bool = False
+    """Whether the answer continues the last message."""
 
 
 Prompt = str | list[int]
@@ -140,7 +142,8 @@ def read_message(body: dict[str, Any], known: Known) -> tuple[Generation, Chat]:
         "tools": [{"type": "function", "function": _as_function(tool)} for tool in tools],
         "tool_choice": choice,
     }
-    return asked, _chat(Fields({**body, **changed}))
+    chat = _chat(Fields({**body, **changed}))
+    return asked, replace(chat, continues=chat.messages[-1]["role"] == "assistant")
 
 
 # --- what all requests have -----------------------------------------------------------------------
@@ -323,13 +326,9 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
         return message
     blocks = [each for each in content if isinstance(each, dict)]
     thoughts = "".join(str(each.get("thinking", "")) for each in blocks)
-    kinds = ("thinking", "redacted_thinking")
-    message = {**message, "content": [each for each in content if _kind(each) not in kinds]}
+    hidden = [each for each in blocks if each.get("type") in ("thinking", "redacted_thinking")]
+    message = {**message, "content": [each for each in content if each not in hidden]}
     return {"reasoning": thoughts, **message} if thoughts else message
-
-
-def _kind(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else None
 
 
 def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,6 +104,11 @@ def test_messages_reach_the_template(server: Served) -> None:
     assert "[look]" not in told(tools=tools, tool_choice={"type": "none"})["content"][0]["text"]
     error = told(tools=tools, tool_choice={"type": "any"})["error"]
     assert "does not force" in error["message"]
+    content.append({"role": "assistant", "content": "You sa"})  # the answer continues it
+    assert told()["content"][0]["text"] == "user: Say it.\nUser: xassistant: You sa"
+    content[-1]["content"] = [{"type": "text", "text": "You"}, {"type": "tool_use", "name": "x"}]
+    content[-1]["content"] = [{"type": "image"}]
+    assert "a part 'image'" in told()["error"]["message"]
 
 
 @pytest.mark.usefixtures("server")

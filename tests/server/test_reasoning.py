@@ -130,9 +130,10 @@ def test_the_reasoning_that_clients_send_back_reaches_the_template(tmp_path: Any
         for each in messages:
             found = client.post("/v1/chat/completions", json={"messages": [each]}).json()
             assert found["choices"][0]["message"]["content"] == "assistant: Yes(Hm.)"
-        body = {"messages": [{"role": "assistant", "content": blocks}], "max_tokens": 50}
+        answer, after = {"role": "assistant", "content": blocks}, {"role": "user", "content": ""}
+        body = {"messages": [answer, after], "max_tokens": 50}
         found = client.post("/v1/messages", json=body).json()
-        assert found["content"][0]["text"] == "assistant: Yes(Hm.)"
+        assert found["content"][0]["text"] == "assistant: Yes(Hm.)user: "
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
