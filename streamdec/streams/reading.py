@@ -140,7 +140,7 @@ class Reading(Stepper):
     after the chunks that were output.
     """
 
-    outputs: OutputReader | PieceReader
+    outputs: OutputReader
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
     most = MAX_TOKENS_AT_ONCE
@@ -250,8 +250,7 @@ class Reading(Stepper):
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
-        is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
-        if is_other and isinstance(self.outputs, OutputReader):
+        if isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex):
             error.add_note(
                 "If an output of the source has more than ids, pass ids= to the stream: a function "
                 "that returns the ids of an output"

@@ -45,28 +45,21 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
 
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
-    """Return the reader of dicts with the same fields, such as those of SGLang."""
-    has_about, has_index = "meta_info" in output, "index" in output
-    has_reason = "finish_reason" in output
-    others = {"meta_info", "index", "finish_reason", "outputs", NEW_IDS, *IDS} - {*output}
-    has_no_others = frozenset(others).isdisjoint
-    # A dict with these fields and no more has no others.
-    size = 1 + has_about + has_index + has_reason
+    """Return the reader of dicts with the same keys, such as those of SGLang."""
+    keys = {*output}
+    has_reason, has_about = "finish_reason" in keys, "meta_info" in keys
+    has_index = "index" in keys
 
     def read(output: Any) -> list[Any] | None:
-        try:
-            ids = output[name]
-            if type(ids) is not list or (has_reason and output["finish_reason"] is not None):
-                return None
-            if has_about:
-                about = output["meta_info"]
-                if type(about) is not dict or about.get("finish_reason") is not None:
-                    return None
-            if has_index and output["index"] is not chosen:
-                return None
-        except KeyError:
+        if output.keys() != keys or (has_reason and output["finish_reason"] is not None):
             return None
-        return ids if len(output) == size or has_no_others(output) else None
+        if has_about:
+            about = output["meta_info"]
+            if type(about) is not dict or about.get("finish_reason") is not None:
+                return None
+        ids = output[name]
+        is_alike = not has_index or output["index"] is chosen
+        return ids if is_alike and type(ids) is list else None
 
     return read
 

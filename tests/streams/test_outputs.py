@@ -550,7 +550,7 @@ def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
             else:
                 fast.num_seen += len(known)
                 found = known, None, None
-            assert found == outcome(general._read, output)
+            assert found == outcome(general.parts, output)
     return fast
 
 
