@@ -1,10 +1,15 @@
-"""Turn the outputs of a source into chunks, for plain and asynchronous streams."""
+"""Turn the outputs of a source into chunks, and close it, for plain and asynchronous streams.
+
+This is imported with ``iter_chunks``, so it imports no event loop.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
@@ -128,16 +133,22 @@ def take_chunk(error: Exception) -> Chunk:
     return chunk
 
 
-# --- the outputs of a source ----------------------------------------------------------------------
+# --- the outputs of a source, and its end ---------------------------------------------------------
+
+Action = Callable[[], object]
 
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
 class Reading(Stepper):
-    """Turns the outputs of one source into chunks, with the arguments of ``wrap``.
+    """Turns the outputs of one source into chunks, with the arguments of ``wrap``, and closes it.
 
     No id is stepped before its chunk is requested. So the state of the decoder is always the state
     after the chunks that were output.
+
+    The source is closed once, after a call of ``on_stop``. An error of closing is raised after the
+    last chunk, so that no text is lost. If another error is raised, the error of closing becomes a
+    note on it.
     """
 
     outputs: OutputReader
@@ -147,8 +158,6 @@ class Reading(Stepper):
     """The most tokens of a chunk."""
     shows_all = False
     """Whether chunks without text are output."""
-    num_taken = 0
-    """The number of tokens of the last chunk of ``read``."""
     is_over = False
     """Whether the stream has finished or failed."""
     last: Chunk | None = None
@@ -163,8 +172,11 @@ class Reading(Stepper):
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
     """The error of a step, which is raised after the last chunk."""
+    closing_errors: list[Exception]
+    """The errors of closing that were not raised yet."""
     _finish_reason: FinishReason = "length"
     """The finish reason if the source ends without one."""
+    _is_closed = False
 
     def __init__(
         self,
@@ -211,6 +223,13 @@ class Reading(Stepper):
                 "no text; make a new decoder for each request, or call decoder.reset()"
             )
 
+    def begin(self, iterator: Any, on_stop: Action | None) -> None:
+        """Own the decoder. At the end ``iterator`` is closed, after a call of ``on_stop``."""
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._close, self._on_stop, self.closing_errors = closing_of(iterator), on_stop, []
+        self.own()
+
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
@@ -219,7 +238,6 @@ class Reading(Stepper):
             self.engine_finish_reason, self.source_ended = reason, True
         for start in range(0, len(token_ids), self.most):
             ids = token_ids[start : start + self.most]
-            self.num_taken = len(ids)
             try:
                 chunk = self.step(ids[0]) if len(ids) == 1 else self.feed(ids)
             except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
@@ -277,6 +295,69 @@ class Reading(Stepper):
         while self.parts:
             first, *self.parts = self.parts
             yield first
+
+    # --- the end
+
+    def due(self, cause: BaseException | None) -> list[Action]:
+        """Return the actions that close the source; none at later calls."""
+        if self._is_closed:
+            return []
+        self._is_closed, report = True, None
+        self.disown()
+        if self.statistics is not None:
+            report = partial(self.statistics.end, self.last, self.error or cause)
+        on_stop = None if self.source_ended else self._on_stop
+        # The report is last, so that a hook cannot keep the source open.
+        return [each for each in (on_stop, self._close, report) if each is not None]
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self.due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self.closing_errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def raise_errors(self, error: BaseException | None = None) -> None:
+        """Raise ``error``, or else the first error of closing. The others become notes."""
+        if error is None and self.closing_errors:
+            error = self.closing_errors.pop(0)
+        if error is not None:
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes."""
+        if error is None or isinstance(error, GeneratorExit):  # which no caller sees
+            return
+        for each in self.closing_errors:
+            with suppress(Exception):  # some errors cannot be changed
+                error.add_note(f"Closing the source raised too: {each!r}")
+        self.closing_errors.clear()
+
+
+def closing_of(iterator: Any) -> Action | None:
+    """Return the method that closes ``iterator``, if it has one."""
+    return getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+
+
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )
+
+
+# --- what users see -------------------------------------------------------------------------------
 
 
 class BaseStream(Generic[M]):

@@ -9,7 +9,7 @@ an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ IDS = ("token_ids", "output_ids")
 NEW_IDS = "token_ids_diff"
 """The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
 
-Shape = Callable[[Any], list[Any] | None]
+Shape = Callable[[Any], Sequence[Any] | None]
 """Returns the ids of an output; None if it has another shape."""
 
 

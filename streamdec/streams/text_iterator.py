@@ -17,7 +17,6 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.core.token_ids import check_dimensions
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
-from streamdec.streams.closing import Closing
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
 
@@ -46,9 +45,8 @@ class TextIterator(BaseStream[M]):
         if on_stop is not None and inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
-        self._closing = Closing(reading, outputs, on_stop)
-        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
-        reading.own()  # last, so that a stream that was not made owns no decoder
+        reading.begin(outputs, on_stop)
+        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs)
 
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
@@ -62,11 +60,11 @@ class TextIterator(BaseStream[M]):
         Raises the error of closing the source, if it was not yet raised.
         """
         self._close()
-        self._closing.raise_errors()
+        self._reading.raise_errors()
 
     def _close(self) -> None:
         self._chunks.close()
-        self._closing.close()
+        self._reading.close()
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +72,8 @@ class TextIterator(BaseStream[M]):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._close()
         if error is None:
-            self._closing.raise_errors()
-        self._closing.note_on(error)
+            self._reading.raise_errors()
+        self._reading.note_on(error)
 
 
 def iter_chunks(  # noqa: D417
@@ -153,9 +151,7 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def _chunks(
-    reading: Reading, source: Iterator[Any], closing: Closing
-) -> Generator[Chunk, None, None]:
+def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, None]:
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, splits = reading.step, reading.feed, reading.splits
     shows_all = reading.shows_all
@@ -198,9 +194,9 @@ def _chunks(
         else:
             reading.end_with_source()
     except BaseException as error:
-        closing.close(error)
-        closing.note_on(error)
+        reading.close(error)
+        reading.note_on(error)
         raise
-    closing.close()
+    reading.close()
     yield from reading.take_last()
-    closing.raise_errors(reading.error)
+    reading.raise_errors(reading.error)

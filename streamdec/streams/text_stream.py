@@ -73,11 +73,11 @@ class TextStream(BaseStream[M]):
             outputs = aiter(source)
         else:
             outputs = Blocking(iterator_of(source, "an (async) iterable"))
-        self._closing = AsyncClosing(reading, outputs, on_stop)
+        reading.begin(outputs, on_stop)
+        self._closing = AsyncClosing(reading)
         if reading.is_over:
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
-        reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
@@ -100,7 +100,7 @@ class TextStream(BaseStream[M]):
         waits for a chunk: cancel that task instead.
         """
         await self._close()
-        self._closing.raise_errors()
+        self._reading.raise_errors()
 
     async def _close(self) -> None:
         self._check_idle()
@@ -113,7 +113,7 @@ class TextStream(BaseStream[M]):
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._close()
         if error is None:
-            self._closing.raise_errors()
+            self._reading.raise_errors()
         self._closing.note_on(error)
 
 
@@ -316,7 +316,7 @@ async def _chunks(
                     for chunk in reading.read(ids, reason, stop):
                         if chunk.text or shows_all:
                             yield chunk
-                        left -= reading.num_taken
+                        left -= min(size, most)
                         if left <= 0:
                             left = await _rest()
                     if reading.is_over:
@@ -346,7 +346,7 @@ async def _chunks(
             reading.end_with_source()
     for last in reading.take_last():
         yield last
-    closing.raise_errors(reading.error)
+    reading.raise_errors(reading.error)
 
 
 async def _rest() -> int:
