@@ -65,17 +65,12 @@ class AsyncClosing:
         if interrupt is not None:
             raise interrupt
 
-    def note_on(self, error: BaseException | None) -> None:
-        """Do what ``Reading.note_on`` does. At a cancellation the errors are kept."""
-        if not isinstance(error, anyio.get_cancelled_exc_class()):
-            self._reading.note_on(error)
-
     async def __aenter__(self) -> None:
         self._reader = _current_scope()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.aclose(error)
-        self.note_on(error)
+        self._reading.note_on(error)
 
     def note_scope(self) -> bool:
         """Note the scope that the source holds after its first output. Return False."""

@@ -158,16 +158,12 @@ class Reading(Stepper):
     """The most tokens of a chunk."""
     shows_all = False
     """Whether chunks without text are output."""
-    is_over = False
-    """Whether the stream has finished or failed."""
     last: Chunk | None = None
-    """The last chunk, from the end of the stream until the chunk is output."""
-    parts: Sequence[Chunk] = ()
+    """The last chunk, once the stream has finished or failed."""
+    unread: Sequence[Chunk] = ()
     """The parts of the newest chunk, each of one section, that are not output yet."""
-    # As the properties of BaseStream.
-    finish_reason: FinishReason | None = None
-    stop_reason: StopReason = None
     engine_finish_reason: str | None = None
+    """As the property of BaseStream."""
     source_ended = False
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
@@ -248,7 +244,8 @@ class Reading(Stepper):
                 self.finish(replace(chunk, unread_tokens=unread))
                 return
             if self.splits:
-                yield from self.split(chunk)
+                self.unread = chunk.split()
+                yield from self.take()
             else:
                 yield chunk
         if reason is not None:
@@ -256,15 +253,16 @@ class Reading(Stepper):
 
     def end_with_source(self) -> None:
         """End the stream of a source that has ended without a finish reason."""
-        if not self.is_over:
+        if self.last is None:
             self.source_ended = True
             self.outputs.check_end()
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:
         """End the stream with ``chunk``, its last chunk."""
-        self.is_over, self.last = True, chunk
-        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
+        self.last = chunk
+        if chunk.text or self.error is None:
+            self.unread = chunk.split()
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
@@ -277,23 +275,15 @@ class Reading(Stepper):
         self.finish(take_chunk(error))
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
-        self.is_over = True
         chunk = self.end(reason)
         if stop_reason is not None and chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
 
-    def take_last(self) -> Iterator[Chunk]:
-        """Yield the parts of the last chunk after the source was closed, if it is output."""
-        last, self.last = self.last, None
-        if last is not None and (last.text or self.error is None):
-            yield from self.split(last)
-
-    def split(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield the parts of ``chunk``, each of one section."""
-        self.parts = chunk.split()
-        while self.parts:
-            first, *self.parts = self.parts
+    def take(self) -> Iterator[Chunk]:
+        """Yield the parts in ``unread``, and remove each before it is output."""
+        while self.unread:
+            first, *self.unread = self.unread
             yield first
 
     # --- the end
@@ -332,13 +322,15 @@ class Reading(Stepper):
             raise error
 
     def note_on(self, error: BaseException | None) -> None:
-        """Add the errors of closing to ``error`` as notes."""
-        if error is None or isinstance(error, GeneratorExit):  # which no caller sees
-            return
-        for each in self.closing_errors:
-            with suppress(Exception):  # some errors cannot be changed
-                error.add_note(f"Closing the source raised too: {each!r}")
-        self.closing_errors.clear()
+        """Add the errors of closing to ``error`` as notes.
+
+        They are kept if no caller sees ``error``, as in a cancellation.
+        """
+        if isinstance(error, Exception):
+            for each in self.closing_errors:
+                with suppress(Exception):  # some errors cannot be changed
+                    error.add_note(f"Closing the source raised too: {each!r}")
+            self.closing_errors.clear()
 
 
 def closing_of(iterator: Any) -> Action | None:
@@ -381,7 +373,7 @@ class BaseStream(Generic[M]):
 
         A stream that is interrupted has it while it closes, and between two sections of a chunk.
         """
-        return "".join(chunk.text for chunk in self._unread())
+        return "".join(chunk.text for chunk in self._reading.unread)
 
     @property
     def pending_text(self) -> str:
@@ -399,22 +391,20 @@ class BaseStream(Generic[M]):
 
         They are not part of a snapshot.
         """
-        unread = (chunk.token_ids for chunk in self._unread())
+        unread = (chunk.token_ids for chunk in self._reading.unread)
         return (*chain.from_iterable(unread), *self._reading.waiting)
-
-    def _unread(self) -> tuple[Chunk, ...]:
-        last = self._reading.last
-        return (*self._reading.parts, *(() if last is None else (last,)))
 
     @property
     def finish_reason(self) -> FinishReason | None:
         """The ``finish_reason`` of the last chunk; None before, and if the stream failed."""
-        return self._reading.finish_reason
+        last = self._reading.last
+        return None if last is None else last.finish_reason
 
     @property
     def stop_reason(self) -> StopReason:
         """The ``stop_reason`` of the last chunk; None before, and without a stop."""
-        return self._reading.stop_reason
+        last = self._reading.last
+        return None if last is None else last.stop_reason
 
     @property
     def match(self) -> StopMatch | None:

@@ -46,7 +46,7 @@ class TextIterator(BaseStream[M]):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
         reading.begin(outputs, on_stop)
-        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs)
+        self._chunks = _chunks(reading, outputs if reading.last is None else iter(()))
 
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
@@ -174,7 +174,7 @@ def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, N
                     for chunk in reading.read(ids, reason, stop):
                         if chunk.text or shows_all:
                             yield chunk
-                    if reading.is_over:
+                    if reading.last is not None:
                         break
                     continue
                 try:
@@ -186,7 +186,8 @@ def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, N
                 reading.finish(chunk)
                 break
             if splits:
-                for part in reading.split(chunk):
+                reading.unread = chunk.split()
+                for part in reading.take():
                     if part.text or shows_all:
                         yield part
             elif chunk.text or shows_all:
@@ -198,5 +199,5 @@ def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, N
         reading.note_on(error)
         raise
     reading.close()
-    yield from reading.take_last()
+    yield from reading.take()
     reading.raise_errors(reading.error)

@@ -75,7 +75,7 @@ class TextStream(BaseStream[M]):
             outputs = Blocking(iterator_of(source, "an (async) iterable"))
         reading.begin(outputs, on_stop)
         self._closing = AsyncClosing(reading)
-        if reading.is_over:
+        if reading.last is not None:
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
 
@@ -114,7 +114,7 @@ class TextStream(BaseStream[M]):
         await self._close()
         if error is None:
             self._reading.raise_errors()
-        self._closing.note_on(error)
+        self._reading.note_on(error)
 
 
 # --- the functions that make one ------------------------------------------------------------------
@@ -319,7 +319,7 @@ async def _chunks(
                         left -= min(size, most)
                         if left <= 0:
                             left = await _rest()
-                    if reading.is_over:
+                    if reading.last is not None:
                         break
                     left -= 1  # an output without ids
                     if left <= 0:
@@ -334,7 +334,8 @@ async def _chunks(
                 reading.finish(chunk)
                 break
             if splits:
-                for part in reading.split(chunk):
+                reading.unread = chunk.split()
+                for part in reading.take():
                     if part.text or shows_all:
                         yield part
             elif chunk.text or shows_all:
@@ -344,7 +345,7 @@ async def _chunks(
                 left = await _rest()
         else:
             reading.end_with_source()
-    for last in reading.take_last():
+    for last in reading.take():
         yield last
     reading.raise_errors(reading.error)
 
