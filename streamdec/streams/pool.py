@@ -141,7 +141,7 @@ class DecoderPool:
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
         request.own()
         self._requests[request_id] = request
-        self._steppers[request_id] = request.statistics or request.attribution or decoder
+        self._steppers[request_id] = request.observer or decoder
 
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
@@ -328,8 +328,7 @@ class DecoderPool:
             return request.end(finish_reason)
         except Exception as error:  # noqa: BLE001 (it ends only this request)
             self.errors.setdefault(request_id, error)
-            last, attribution = jailed_chunk(request.decoder), request.attribution
-            return last if attribution is None else attribution.with_ids(last)
+            return request.with_ids(jailed_chunk(request.decoder))
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
@@ -337,8 +336,8 @@ class DecoderPool:
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()
-        if request.statistics is not None:
-            request.statistics.end(last, self.errors.get(request_id))
+        if request.observer is not None:
+            request.observer.report(last, self.errors.get(request_id))
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """Return the decoder of a running request, or raise UnknownRequestError."""

@@ -27,7 +27,7 @@ from streamdec.core.stepping import DECODERS, decoder_behind, end, has_sections,
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.observers import StreamStatistics, TokenAttribution
+from streamdec.streams.observers import Observer
 from streamdec.streams.outputs import OutputReader, PieceReader, ending
 
 MAX_TOKENS_AT_ONCE = 256
@@ -63,14 +63,13 @@ class Stepper:
     If two streams stepped the same decoder, each would get parts of another user's answer.
     """
 
-    __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
+    __slots__ = ("__weakref__", "behind", "decoder", "feed", "observer", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
-    attribution: TokenAttribution | None
-    statistics: StreamStatistics | None
+    observer: Observer | None
 
     def __init__(
         self, decoder: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
@@ -83,25 +82,28 @@ class Stepper:
                 "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
                 f"TextStopDecoder, not {decoder!r:.80}"
             )
-        self.attribution = self.statistics = None
+        self.observer = None
         self.step, self.feed = methods_of(decoder)
-        if return_token_ids:
-            self.attribution = TokenAttribution(decoder, waiting)
-            self.step, self.feed = self.attribution.step, self.attribution.feed
-        if hooks.installed and not decoder.finished and not isinstance(decoder, TextStopDecoder):
-            counting = StreamStatistics(self.behind, self.step, self.feed, hooks.installed)
-            self.step, self.feed, self.statistics = counting.step, counting.feed, counting
+        told = hooks.installed
+        if told and (decoder.finished or isinstance(decoder, TextStopDecoder)):
+            told = ()
+        if return_token_ids or told:
+            waits = waiting if return_token_ids else None
+            self.observer = Observer(decoder, waits, told)
+            self.step, self.feed = self.observer.step, self.observer.feed
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """The ids that were read and do not belong to a chunk yet."""
-        return () if self.attribution is None else tuple(self.attribution.waiting)
+        return () if self.observer is None else tuple(self.observer.waiting)
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder, and return what was withheld, with the reason."""
-        if self.attribution is not None:
-            return self.attribution.end(finish_reason)
-        return end(self.decoder, finish_reason)
+        return self.with_ids(end(self.decoder, finish_reason))
+
+    def with_ids(self, chunk: Chunk) -> Chunk:
+        """Return the newest ``chunk`` with its ids, if chunks have ids."""
+        return chunk if self.observer is None else self.observer.with_ids(chunk)
 
     def own(self) -> None:
         """Own the decoder until ``disown``; RuntimeError if another owns it."""
@@ -294,8 +296,8 @@ class Reading(Stepper):
             return []
         self._is_closed, report = True, None
         self.disown()
-        if self.statistics is not None:
-            report = partial(self.statistics.end, self.last, self.error or cause)
+        if self.observer is not None:
+            report = partial(self.observer.report, self.last, self.error or cause)
         on_stop = None if self.source_ended else self._on_stop
         # The report is last, so that a hook cannot keep the source open.
         return [each for each in (on_stop, self._close, report) if each is not None]
