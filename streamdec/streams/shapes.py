@@ -35,10 +35,11 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
         name: the field with the ids.
         chosen: the index of the sample to read; None if no sample had an index.
     """
-    if type(output) is dict and sample is output and "outputs" not in output:
+    is_whole = sample is output
+    if is_whole and type(output) is dict and "outputs" not in output:
         shape = _shape_of_dict(output, name, chosen)
-    elif is_dataclass(sample) and not hasattr(sample, "meta_info"):
-        shape = _shape_of_dataclass(sample, name, chosen, has_samples=sample is not output)
+    elif not is_whole and is_dataclass(sample) and not hasattr(sample, "meta_info"):
+        shape = _shape_with_sample(type(sample), name == NEW_IDS, chosen)
     else:
         return no_shape
     return no_shape if shape(output) is None else shape
@@ -64,22 +65,17 @@ def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Sha
     return read
 
 
-def _shape_of_dataclass(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
-    """Return the reader of samples like those of vLLM and TensorRT-LLM."""
-    sample_type, is_new = type(sample), name == NEW_IDS
-    if not has_samples and hasattr(sample, "outputs"):
-        return no_shape
+def _shape_with_sample(sample_type: Any, is_new: bool, chosen: int | None) -> Shape:
+    """Return the reader of outputs with one sample, like those of vLLM and TensorRT-LLM."""
 
     def read(output: Any) -> list[Any] | None:
         try:
-            sample = output
-            if has_samples:
-                samples = output.outputs
-                if type(samples) is not list:
-                    return None
-                [sample] = samples
-                if type(sample) is not sample_type:
-                    return None
+            samples = output.outputs
+            if type(samples) is not list:
+                return None
+            [sample] = samples
+            if type(sample) is not sample_type:
+                return None
             ids = sample.token_ids_diff if is_new else sample.token_ids
             is_alike = type(ids) is list and sample.index is chosen
             return ids if is_alike and sample.finish_reason is None else None

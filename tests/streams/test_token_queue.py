@@ -363,7 +363,7 @@ async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
     feed.put(1)
     with anyio.move_on_after(0.01):
         await feed.send(2)
-    assert feed._senders == []
+    assert feed._waiting == []
     assert await anext(feed) == [1]
     assert feed.num_waiting == 0
     await feed.send(2)
