@@ -324,14 +324,14 @@ def _fields_of(output: Any) -> Get:
 
 def _kind_of(output: object) -> str:
     """Return a description of ``output`` without its text, because it may be logged."""
-    if isinstance(output, (str, bytes)):
-        return f"a {type(output).__name__} of length {len(output)}"
-    if isinstance(output, Mapping):
-        return f"a {type(output).__name__} of {sorted(map(str, output))}"
     if output is None or isinstance(output, (int, float)):
         return repr(output)
-    fields = sorted(name for name in getattr(output, "__dict__", ()) if name[:1] != "_")
-    return f"a {type(output).__name__}" + (f" with the fields {fields}" if fields else "")
+    kind = f"a {type(output).__name__}"
+    if isinstance(output, (str, bytes)):
+        return f"{kind} of length {len(output)}"
+    names = output if isinstance(output, Mapping) else getattr(output, "__dict__", ())
+    fields = sorted(name for name in map(str, names) if name[:1] != "_")
+    return f"{kind} with the fields {fields}" if fields else kind
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:

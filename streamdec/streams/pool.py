@@ -236,12 +236,11 @@ class DecoderPool:
 
     # --- sinks
 
-    def attach(self, request_id: RequestId, sink: Sink | None) -> None:
+    def attach(self, request_id: RequestId, sink: Sink) -> None:
         """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``. With ``sink=None`` chunks are returned
-        again.
+        call the pool's ``add``, ``finish`` and ``abort``.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
         has the text that was not sent. A BaseException, such as a cancellation, becomes the cause
@@ -258,9 +257,6 @@ class DecoderPool:
         ({}, ['Hello world'])
         """
         self._known(request_id)
-        if sink is None:
-            self._sinks.pop(request_id, None)
-            return
         if not callable(sink):
             raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
         if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):

@@ -42,9 +42,6 @@ ChunkBy = Literal["output", "token"]
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""
 
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
-        """Return the text or the chunk of several ids."""
-
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the decoder, as a dict that JSON can represent."""
 

@@ -59,18 +59,14 @@ class TextIterator(BaseStream[M]):
 
         Raises the error of closing the source, if it was not yet raised.
         """
-        self._close()
-        self._reading.raise_errors()
-
-    def _close(self) -> None:
-        self._chunks.close()
-        self._reading.close()
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._close()
+        self._chunks.close()
+        self._reading.close()
         if error is None:
             self._reading.raise_errors()
         self._reading.note_on(error)

@@ -99,19 +99,15 @@ class TextStream(BaseStream[M]):
         closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
         waits for a chunk: cancel that task instead.
         """
-        await self._close()
-        self._reading.raise_errors()
-
-    async def _close(self) -> None:
-        self._check_idle()
-        await self._chunks.aclose()
-        await self._closing.aclose()
+        await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._close()
+        self._check_idle()
+        await self._chunks.aclose()
+        await self._closing.aclose()
         if error is None:
             self._reading.raise_errors()
         self._reading.note_on(error)

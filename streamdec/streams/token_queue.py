@@ -170,13 +170,10 @@ class TokenQueue:
                 self._waiting.append(wait := Wakeup())
             await self._waited(wait)
 
-    async def aclose(self) -> None:
-        """Do what ``close`` does. The stream that reads the queue calls it."""
-        self.close()
-
     def close(self) -> None:
         """Reject further ids, and drop unread ones, because no stream reads them.
 
+        The stream that reads the queue calls it.
         ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
         """
         with self._lock:

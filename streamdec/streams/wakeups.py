@@ -113,14 +113,3 @@ def runs_trio() -> bool:
 def is_in_event_loop() -> bool:
     """Whether an event loop runs in this thread."""
     return _running() is not None
-
-
-def is_cancelled() -> bool:
-    """Whether this task is being cancelled, and not just something that it waits for.
-
-    On trio this is always true, because nothing else raises a cancellation.
-    """
-    if runs_trio():
-        return True
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -399,12 +399,12 @@ def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
         ("secret", "a str of length 6,"),
         (1.0, "1.0"),
         (None, "None"),
-        ({"text": "secret", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
+        ({"text": "secret", "meta_info": {}}, r"a dict with the fields \['meta_info', 'text'\]"),
         ({1, 2}, "a set,"),
         (SimpleNamespace(text="secret", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
         (SimpleNamespace(outputs=5), r"a SimpleNamespace with the fields \['outputs'\],"),
         (RequestOutput([SimpleNamespace(text="secret")]), "RequestOutput"),
-        ({"token_ids": "secret"}, "a dict of"),
+        ({"token_ids": "secret"}, "a dict with"),
     ],
 )
 def test_the_error_for_an_output_without_ids_names_the_expected_forms(

@@ -111,7 +111,7 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
         group.start_soon(read)
         await anyio.wait_all_tasks_blocked()
         if wake == "close":
-            await feed.aclose()
+            feed.close()
         elif is_thread:
             await anyio.to_thread.run_sync(verbs[wake])
         else:
@@ -219,7 +219,7 @@ async def test_a_waiting_send_raises_when_the_queue_is_closed() -> None:
         group.start_soon(produce)
         group.start_soon(produce)
         await anyio.wait_all_tasks_blocked()
-        await feed.aclose()
+        feed.close()
     assert (feed.num_waiting, feed.closed) == (0, True)
     assert told == ["nothing can be put into the queue: its reader has closed it"] * 2
 
