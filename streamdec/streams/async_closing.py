@@ -162,7 +162,11 @@ async def _awaited(action: Action, result: Awaitable[object]) -> None:
         await result
     except BaseException as error:
         if _is_of_generator(action) and _is_of_scopes(error):
-            raise SourceError(HOLDS_A_SCOPE) from error
+            raise SourceError(
+                "the engine's generator cannot be closed cleanly, because it holds a cancel scope "
+                "or a task group across a yield (PEP 789); run the generator in a separate task "
+                "that puts the ids into a streamdec.TokenQueue"
+            ) from error
         raise
 
 
@@ -171,13 +175,6 @@ def _is_of_scopes(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
         return error.split(GeneratorExit)[1] is None
     return isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
-
-
-HOLDS_A_SCOPE = (
-    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
-    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
-    "a streamdec.TokenQueue"
-)
 
 
 # --- a separate task ------------------------------------------------------------------------------

@@ -59,9 +59,8 @@ def ids_of(value: Any) -> Ids | None:
     dimensions = getattr(value, "ndim", 0 if hasattr(value, "__index__") else 1)
     if dimensions == 0:
         return (value.tolist() if hasattr(value, "tolist") else value,)
-    if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
-        return None
-    if hasattr(value, "_fields"):  # a named tuple
+    is_text = isinstance(value, (str, bytes, bytearray))
+    if is_text or hasattr(value, IDS[0]) or hasattr(value, "_fields"):  # of a named tuple
         return None
     is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")
     return as_sequence(value) if is_list else None

@@ -26,7 +26,6 @@ MUST_BE_PLAIN = (
     "a sink must be a plain function, {} {!r:.80}; write to a queue or to a transport in it"
 )
 
-
 Sink = Callable[[Chunk], object]
 """Takes the chunks of one request: each that has text, and the last."""
 

@@ -66,7 +66,6 @@ class Stepper:
     """Returns the chunk of one id or piece of text."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
-    observer: Observer | None
 
     def __init__(
         self, decoder: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
@@ -79,7 +78,7 @@ class Stepper:
                 "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
                 f"TextStopDecoder, not {decoder!r:.80}"
             )
-        self.observer = None
+        self.observer: Observer | None = None
         self.step, self.feed = methods_of(decoder)
         told = hooks.installed
         if told and (decoder.finished or isinstance(decoder, TextStopDecoder)):

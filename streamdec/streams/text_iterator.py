@@ -131,9 +131,7 @@ def iter_chunks(  # noqa: D417
 
 def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     """Return the iterator of a plain ``source``; TypeError if it is not ``expected``."""
-    if type(source) is list:
-        return iter(source)
-    if hasattr(source, "__next__"):
+    if type(source) is list or hasattr(source, "__next__"):
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):

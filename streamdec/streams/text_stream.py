@@ -5,14 +5,7 @@ Runs on asyncio and on trio. A stream pulls from the engine's iterator in the re
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, Self, SupportsIndex, Unpack
 
@@ -165,9 +158,7 @@ def stream(  # noqa: D417 (the rest is said together)
     """
     try:
         if isinstance(decoder_behind(tokenizer), DECODERS):
-            raise TypeError(
-                "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
-            )
+            raise TypeError("stream() takes a tokenizer; with a decoder use wrap(source, decoder)")
         decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
         reading = Reading(
             decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
@@ -280,7 +271,7 @@ class Blocking:
 
 async def _chunks(
     reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
-) -> AsyncGenerator[Chunk, None]:
+) -> AsyncIterator[Chunk]:
     """Yield the chunks of a TextStream.
 
     The generator has no reference to the TextStream, so that there is no cycle. A TextIterator has

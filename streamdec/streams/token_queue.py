@@ -12,7 +12,7 @@ import anyio
 
 from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.outputs import checked_ids
-from streamdec.streams.wakeups import Wakeup, is_in_event_loop
+from streamdec.streams.wakeups import Wakeup, running_loop
 
 __all__ = ["TokenQueue"]
 
@@ -196,7 +196,7 @@ class TokenQueue:
 
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
         """Return when ids may be put."""
-        if self._limit and (not wait or is_in_event_loop()):
+        if self._limit and (not wait or running_loop() is not None):
             why = ", and put() must not wait in the thread of an event loop; await send() instead"
             message = f"the queue is full: {len(self._ids)} ids wait{why if wait else ''}"
             raise QueueFullError(message)
