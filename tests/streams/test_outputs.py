@@ -519,6 +519,7 @@ FIELDS: dict[str, list[Any]] = {
 
 USUAL: dict[str, Callable[..., Any]] = {
     "dict": lambda **fields: {"token_ids": [0], **fields},
+    "no samples": lambda **fields: {"token_ids": [0], "outputs": None, **fields},
     "sglang": lambda **fields: sglang(0) | fields,
     "dynamo": lambda **fields: {"token_ids": [0], "finish_reason": None, "index": 0, **fields},
     "vllm": lambda **fields: RequestOutput([Completion(**{"token_ids": [0], **fields})]),
