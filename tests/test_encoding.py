@@ -40,7 +40,7 @@ def test_objects_that_are_not_ids_are_rejected(ids: list[int]) -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
 def test_bytes_that_are_not_ids_are_rejected(data: bytes) -> None:
-    with pytest.raises(ValueError, match=f"a multiple of four bytes, got {len(data)}"):
+    with pytest.raises(ValueError, match="multiple"):
         Encoding(data)
 
 
