@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, final
 
 from streamdec.locks import cached_property
 
@@ -25,19 +25,6 @@ Span = tuple[int, int]
 """Start and end."""
 
 
-class _Source(Protocol):
-    """What an Encoding uses of its tokenizer."""
-
-    def id_to_token(self, token_id: int) -> str | None:
-        """Return the name of ``token_id`` in the vocabulary; None for an unknown id."""
-
-    def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """Return the start and end of each token in ``encoding.text``, in code points."""
-
-    def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """Return the start and end of each token in the UTF-8 of ``encoding.text``."""
-
-
 @final
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
@@ -47,8 +34,9 @@ class Encoding:
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
         text: the encoded text; None if it is not known.
-        source: the tokenizer. Without it, as after pickling, ``tokens`` and offsets raise
-            LookupError unless they are cached.
+        source: the tokenizer, which has ``id_to_token``, ``offsets_of`` and ``byte_offsets_of``.
+            Without it, as after pickling, ``tokens`` and offsets raise LookupError unless they are
+            cached.
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
 
@@ -72,7 +60,7 @@ class Encoding:
         self,
         ids: Iterable[int] | bytes,
         text: str | None = None,
-        source: _Source | None = None,
+        source: Any = None,
         *,
         add_special_tokens: bool = False,
         special: Special = "parse",
@@ -145,7 +133,7 @@ class Encoding:
         return tuple(self._known_source.byte_offsets_of(self))
 
     @property
-    def _known_source(self) -> _Source:
+    def _known_source(self) -> Any:
         if self._source is None:
             raise LookupError(
                 "this encoding has no tokenizer, because it was unpickled or made without source=; "

@@ -523,7 +523,21 @@ USUAL: dict[str, Callable[..., Any]] = {
     "sglang": lambda **fields: sglang(0) | fields,
     "dynamo": lambda **fields: {"token_ids": [0], "finish_reason": None, "index": 0, **fields},
     "vllm": lambda **fields: RequestOutput([Completion(**{"token_ids": [0], **fields})]),
+    "tensorrt": lambda **fields: RequestOutput(
+        [Grown(**{"token_ids": [9, 0], "token_ids_diff": [0], **fields})]
+    ),
+    "meta_info": lambda **fields: RequestOutput([Informed(**{"token_ids": [0], **fields})]),
 }
+
+
+@dataclass
+class Grown(Completion):
+    token_ids_diff: list[int] | None = None
+
+
+@dataclass
+class Informed(Completion):
+    meta_info: Any = None
 
 
 @pytest.mark.parametrize("kind", USUAL)
@@ -532,11 +546,14 @@ def test_an_output_that_differs_from_a_known_shape_is_read_as_any_output(
     kind: str, options: dict[str, Any]
 ) -> None:
     usual = USUAL[kind]
-    for name, values in [*FIELDS.items()][: 3 if kind == "vllm" else None]:
-        for value in values:
-            other = usual(**{name: value})
-            reader = check_fast_reader([usual(), usual(), other, usual(), other, other], **options)
-            assert reader.shape_type is type(usual())
+    fields = usual() if isinstance(usual(), dict) else vars(usual().outputs[0])
+    names = [name for name in FIELDS if name in fields or isinstance(usual(), dict)]
+    others = [usual(**{name: value}) for name in names for value in FIELDS[name]]
+    for other in [*others, RequestOutput([Result([1, 2], seen=1)])]:
+        outputs = [usual(), usual(), other, usual(), other, other, usual()]
+        reader = check_fast_reader(outputs, **options)
+        is_learnt = reader.shape_type is type(usual()) and reader.shape(usual()) is not None
+        assert is_learnt == (kind not in {"no samples", "meta_info"})
 
 
 def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
