@@ -520,6 +520,7 @@ FIELDS: dict[str, list[Any]] = {
 USUAL: dict[str, Callable[..., Any]] = {
     "dict": lambda **fields: {"token_ids": [0], **fields},
     "no samples": lambda **fields: {"token_ids": [0], "outputs": None, **fields},
+    "nothing new": lambda **fields: {"token_ids_diff": None, "token_ids": [0], **fields},
     "sglang": lambda **fields: sglang(0) | fields,
     "dynamo": lambda **fields: {"token_ids": [0], "finish_reason": None, "index": 0, **fields},
     "vllm": lambda **fields: RequestOutput([Completion(**{"token_ids": [0], **fields})]),
@@ -553,7 +554,24 @@ def test_an_output_that_differs_from_a_known_shape_is_read_as_any_output(
         outputs = [usual(), usual(), other, usual(), other, other, usual()]
         reader = check_fast_reader(outputs, **options)
         is_learnt = reader.shape_type is type(usual()) and reader.shape(usual()) is not None
-        assert is_learnt == (kind not in {"no samples", "meta_info"})
+        assert is_learnt == (kind not in {"no samples", "nothing new", "meta_info"})
+
+
+@pytest.mark.parametrize("make", [sglang, vllm])
+def test_cumulative_outputs_of_a_known_shape_have_new_ids(make: Callable[..., Any]) -> None:
+    reader = check_fast_reader([make(*range(n)) for n in (1, 2, 2, 4, 5)], cumulative=True)
+    assert reader.num_seen == 5
+
+
+@pytest.mark.parametrize(("cumulative", "text"), [(False, "aaaa"), (True, "a")])
+def test_ids_is_called_for_outputs_of_the_shape_that_it_returns(
+    cumulative: bool, text: str
+) -> None:
+    outputs = [{"token_ids": [0, 1]}] * 4
+    chunks = iter_chunks(
+        outputs, TOKENIZER, ids=lambda _: {"token_ids": [0]}, cumulative=cumulative
+    )
+    assert "".join(chunk.text for chunk in chunks) == text
 
 
 def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
