@@ -561,6 +561,8 @@ def test_an_output_that_differs_from_a_known_shape_is_read_as_any_output(
 def test_cumulative_outputs_of_a_known_shape_have_new_ids(make: Callable[..., Any]) -> None:
     reader = check_fast_reader([make(*range(n)) for n in (1, 2, 2, 4, 5)], cumulative=True)
     assert reader.num_seen == 5
+    ended = {"token_ids": [0], "finish_reason": "stop"}  # the ids of a stop were removed
+    assert not reader.parts(ended)[0]
 
 
 @pytest.mark.parametrize(("cumulative", "text"), [(False, "aaaa"), (True, "a")])
