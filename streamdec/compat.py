@@ -92,8 +92,6 @@ class TokenizersDecodeStream:
     def _begin(self, tokenizer: Any) -> None:
         if self._stream is not None:
             raise ValueError("a stream needs the same tokenizer object at each step")
-        if not hasattr(tokenizer, "get_vocab_size"):
-            raise TypeError(f"step() takes a tokenizers.Tokenizer, not {tokenizer!r:.60}")
         skip = self._skip_special_tokens
         self._stream = DecodeStream(tokenizer, self._prompt, skip_special_tokens=skip)
         self._tokenizer, self._step = tokenizer, self._stream.step

@@ -144,7 +144,7 @@ def test_a_rejected_argument_changes_nothing(make: Any, tokenizer: Tokenizer, va
 @pytest.mark.parametrize("make", BOTH)
 @pytest.mark.parametrize("value", [None, "x", object()])
 def test_a_step_needs_a_tokenizer(make: Any, value: Any) -> None:
-    with pytest.raises(TypeError, match="Tokenizer"):
+    with pytest.raises(TypeError, match="okenizer"):
         make().step(value, 1)
 
 
@@ -224,18 +224,13 @@ def test_the_patched_class_is_used_until_the_patch_is_undone(tokenizer: Tokenize
     patch = patch_decode_stream()
     assert place() is TokenizersDecodeStream
     assert not leaks(tokenizer)
+    with patch_decode_stream():
+        assert place() is TokenizersDecodeStream
+    assert place() is TokenizersDecodeStream
     patch.undo()
     assert place() is DecodeStream
     assert leaks(tokenizer)
     patch.undo()
-    assert place() is DecodeStream
-
-
-def test_undoing_all_patches_restores_the_library() -> None:
-    with patch_decode_stream():
-        with patch_decode_stream():
-            assert place() is TokenizersDecodeStream
-        assert place() is TokenizersDecodeStream
     assert place() is DecodeStream
 
 

@@ -374,14 +374,6 @@ def test_a_sink_gets_the_chunks_that_step_would_return(
     assert [*pool] == []
 
 
-def test_requests_without_a_sink_are_returned() -> None:
-    sink = Recording()
-    pool = pool_with(a=sink)
-    pool.add("b")
-    assert pool.step({"a": A, "b": B}) == {"b": Chunk("b")}
-    assert sink.text == "a"
-
-
 # --- a sink that raises ---------------------------------------------------------------------------
 
 
