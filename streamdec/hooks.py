@@ -193,7 +193,7 @@ def _check_methods(hook: Hook) -> None:
             message = "of a Hook must be a plain function, not a coroutine function"
             raise TypeError(f"{name}() {message}")
     functions = [getattr(getattr(hook, name), "__func__", None) for name in names]
-    if functions == [getattr(Hook, name) for name in names] and type(hook) is not Hook:
+    if functions == [getattr(Hook, name) for name in names]:
         message = f"has none of the methods {', '.join(names)}, so it is never called"
         raise TypeError(f"{type(hook).__name__} {message}")
 

@@ -22,7 +22,7 @@ def test_ids_their_buffer_and_bytes_are_the_same(ids: list[int]) -> None:
     encoding = Encoding(ids)
     assert encoding.ids == tuple(ids) == tuple(encoding) == tuple(encoding.buffer)
     assert bytes(encoding) == b"".join(i.to_bytes(4, "little") for i in ids)
-    assert Encoding(bytes(encoding)) == encoding
+    assert Encoding(bytes(encoding)) == encoding != Encoding([*ids, 1])
     assert hash(Encoding(bytes(encoding))) == hash(encoding)
     assert len(encoding) == len(ids)
     assert encoding.ids is encoding.ids

@@ -178,17 +178,15 @@ def test_a_stream_has_one_tokenizer(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [each for each in BOTH if hasattr(each.values[0], "__copy__")])
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_copy_is_independent(
-    make: Any, copied: Callable[[Any], Any], steps: int, tokenizer: Tokenizer
-) -> None:
-    """Theirs too, since tokenizers 0.23."""
-    ids = tokenizer.encode("é😀").ids
-    prompt = tokenizer.encode("Größe").ids
-    stream = make(prompt)
+def test_a_copy_is_independent(make: Any, copied: Callable[[Any], Any], steps: int) -> None:
+    """Theirs too, since tokenizers 0.23. A token has a space if another is before it."""
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    ids = [1, 0, 1]
+    stream = make([0])
     before = "".join(texts(stream, tokenizer, ids[:steps]))
     other = copied(stream)
-    stream.step(tokenizer, ids[0])
-    assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀"
+    stream.step(tokenizer, 0)
+    assert before + "".join(texts(other, tokenizer, ids[steps:])) == " b a b"
 
 
 def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> None:
