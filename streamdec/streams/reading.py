@@ -324,7 +324,7 @@ class Reading(Stepper):
 
         They are kept if no caller sees ``error``, as in a cancellation.
         """
-        if isinstance(error, Exception):
+        if isinstance(error, (Exception, KeyboardInterrupt, SystemExit)):
             for each in self.closing_errors:
                 with suppress(Exception):  # some errors cannot be changed
                     error.add_note(f"Closing the source raised too: {each!r}")
