@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Literal, NamedTuple, get_args
 
@@ -198,7 +198,7 @@ def _check_methods(hook: Hook) -> None:
         raise TypeError(f"{type(hook).__name__} {message}")
 
 
-def tell(hooks: tuple[Hook, ...], what: EventName, event: Event) -> None:
+def tell(hooks: Sequence[Hook], what: EventName, event: Event) -> None:
     """Call the method ``what`` of each of ``hooks``, and log their exceptions."""
     for hook in hooks:
         try:

@@ -29,19 +29,18 @@ class Observer:
     ``waiting`` has the ids that have no chunk yet; it is None if chunks have no ids.
     """
 
-    def __init__(
-        self, decoder: Any, waiting: Iterable[int] | None, hooks: tuple[Hook, ...]
-    ) -> None:
+    _chunks = 0
+    """Chunks with text, without the last chunk of the stream."""
+    _held = _jailed = 0
+    """Steps without text after which bytes were held, and after which text was jailed."""
+    _most: tuple[int, ...] = (0, 0, 0)
+    """The most bytes held, code points jailed, and pending tokens after such steps."""
+
+    def __init__(self, decoder: Any, waiting: Iterable[int] | None, hooks: Sequence[Hook]) -> None:
         self._decoder, self._hooks = decoder_behind(decoder), hooks
         self._step, self._feed = methods_of(decoder)
         self._adds_ids = waiting is not None
         self.waiting = [*(waiting or ())]
-        self._chunks = 0
-        """Chunks with text, without the last chunk of the stream."""
-        self._held = self._jailed = 0
-        """Steps without text after which bytes were held, and after which text was jailed."""
-        self._most = [0, 0, 0]
-        """The most bytes held, code points jailed, and pending tokens after such steps."""
         self._before = self._counts() if hooks else ()
 
     def step(self, token_id: SupportsIndex) -> Chunk:
@@ -106,7 +105,7 @@ class Observer:
         self._jailed += bool(jailed)
         if held or jailed:
             now = len(held), len(jailed), decoder.num_pending_tokens
-            self._most = [*map(max, self._most, now)]
+            self._most = tuple(map(max, self._most, now))
 
     def report(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
