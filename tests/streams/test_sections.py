@@ -128,11 +128,6 @@ CHARACTERS = MockTokenizer.from_tokens(PARTS, [4])
 A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
 
 
-def covered(ids: list[int], machine: Stepper) -> list[tuple[str, tuple[int, ...]]]:
-    chunks = [machine.step(token_id) for token_id in ids]
-    return [(chunk.text, chunk.token_ids) for chunk in chunks]
-
-
 def test_a_running_decoder_covers_only_later_ids() -> None:
     decoder = StopSequenceDecoder(CHARACTERS, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
@@ -144,7 +139,16 @@ def test_a_running_decoder_covers_only_later_ids() -> None:
     letters = MockTokenizer.from_tokens([b"a", b"b", b"c", b"d"])
     jailing = StopSequenceDecoder(letters, stop=["abcX", "bcdX"])
     jailing.step_batch([0, 1])
-    assert covered([2, 3], Stepper(jailing, return_token_ids=True)) == [("", ()), ("a", ())]
+    machine = Stepper(jailing, return_token_ids=True)
+    assert [machine.step(2), machine.step(3)] == [Chunk(), Chunk("a")]
+
+
+def test_ids_that_were_not_read_belong_to_no_chunk() -> None:
+    options: dict[str, Any] = {"stop": "STOP", "return_token_ids": True}
+    (chunk,) = iter_chunks([[A, STOP, A]], CHARACTERS, **options)
+    assert chunk == Chunk("a", "stop", "STOP", 1, (A, STOP))
+    failing = iter_chunks([[A, -1]], CHARACTERS, **options)
+    assert next(failing) == Chunk("a", token_ids=(A,))
 
 
 @pytest.mark.asyncio
