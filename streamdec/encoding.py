@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, final
 
 from streamdec.locks import cached_property
 
@@ -25,19 +25,6 @@ Span = tuple[int, int]
 """Start and end."""
 
 
-class _Source(Protocol):
-    """What an Encoding uses of its tokenizer."""
-
-    def id_to_token(self, token_id: int) -> str | None:
-        """Return the name of ``token_id`` in the vocabulary; None for an unknown id."""
-
-    def offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """Return the start and end of each token in ``encoding.text``, in code points."""
-
-    def byte_offsets_of(self, encoding: Encoding) -> Sequence[Span]:
-        """Return the start and end of each token in the UTF-8 of ``encoding.text``."""
-
-
 @final
 class Encoding:
     """The result of encoding one text: one buffer of unsigned 32-bit integers.
@@ -47,8 +34,9 @@ class Encoding:
     Args:
         ids: integers, or a ``bytes`` object with four bytes for each id, little-endian.
         text: the encoded text; None if it is not known.
-        source: the tokenizer. Without it, as after pickling, ``tokens`` and offsets raise
-            LookupError unless they are cached.
+        source: the tokenizer, which has ``id_to_token``, ``offsets_of`` and ``byte_offsets_of``.
+            Without it, as after pickling, ``tokens`` and offsets raise LookupError unless they are
+            cached.
         add_special_tokens: whether special tokens were added around the text.
         special: how special tokens in the text were encoded.
 
@@ -61,7 +49,6 @@ class Encoding:
     ((1, 2, 3), 3, 12)
     """
 
-    _ids: tuple[int, ...] | None = None
     text: str | None
     """The text that was encoded; None if it was not given."""
     add_special_tokens: bool
@@ -73,51 +60,47 @@ class Encoding:
         self,
         ids: Iterable[int] | bytes,
         text: str | None = None,
-        source: _Source | None = None,
+        source: Any = None,
         *,
         add_special_tokens: bool = False,
         special: Special = "parse",
     ) -> None:
-        data = ids if isinstance(ids, bytes) else _little_endian(array("I", ids))
-        if len(data) % 4:
-            raise ValueError(f"ids need a multiple of four bytes, got {len(data)}")
-        self._data = data
+        self._array: array[int] = array("I", ids)
+        if isinstance(ids, bytes):
+            _swap_on_big_endian(self._array)
         self._source = source
         self.text = text
         self.add_special_tokens = add_special_tokens
         self.special = special
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int, ...]:
         """The token ids, as integers; ``buffer`` has them without a copy."""
-        if self._ids is None:
-            # Not a cached_property, which takes a lock in 3.11; nor an iteration over the buffer.
-            self._ids = struct.unpack(f"<{len(self)}I", self._data)
-        return self._ids
+        return struct.unpack(f"{len(self)}I", self._array)  # faster than an iteration
 
     @property
     def buffer(self) -> memoryview:
         """The ids as a read-only memoryview of format ``"I"``, without a copy."""
-        return memoryview(_native(bytes(self))).cast("I")
+        return memoryview(self._array).toreadonly()
 
     def __bytes__(self) -> bytes:
         """The ids, four bytes each, little-endian."""
-        return self._data
+        return _swap_on_big_endian(self._array[:]).tobytes()
 
     def __len__(self) -> int:
-        return len(bytes(self)) // 4
+        return len(self._array)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.buffer)
+        return iter(self._array)
 
     def __eq__(self, other: object) -> bool:
-        return bytes(self) == bytes(other) if isinstance(other, Encoding) else NotImplemented
+        return self._array == other._array if isinstance(other, Encoding) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(bytes(self))
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(str, self.buffer[:8]))
+        shown = ", ".join(map(str, self._array[:8]))
         return f"Encoding([{shown}{', …' if len(self) > 8 else ''}])"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +110,7 @@ class Encoding:
     @cached_property
     def tokens(self) -> tuple[str | None, ...]:
         """The name of each token, or None. Raises LookupError without a source."""
-        return tuple(map(self._known_source.id_to_token, self.buffer))
+        return tuple(map(self._known_source.id_to_token, self._array))
 
     @cached_property
     def offsets(self) -> tuple[Span, ...]:
@@ -150,7 +133,7 @@ class Encoding:
         return tuple(self._known_source.byte_offsets_of(self))
 
     @property
-    def _known_source(self) -> _Source:
+    def _known_source(self) -> Any:
         if self._source is None:
             raise LookupError(
                 "this encoding has no tokenizer, because it was unpickled or made without source=; "
@@ -159,15 +142,11 @@ class Encoding:
         return self._source
 
 
-def _little_endian(ids: array[int]) -> bytes:
+def _swap_on_big_endian(ids: array[int]) -> array[int]:
+    """Change the order of bytes in ``ids`` between little-endian and this machine's."""
     if sys.byteorder == "big":
         ids.byteswap()
-    return ids.tobytes()
-
-
-def _native(data: bytes) -> bytes:
-    """Return ``data`` in the byte order of this machine."""
-    return data if sys.byteorder == "little" else _little_endian(array("I", data))
+    return ids
 
 
 @dataclass(frozen=True, slots=True)

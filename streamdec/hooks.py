@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Literal, NamedTuple, get_args
 
@@ -188,18 +188,17 @@ def add_hook(hook: Hook) -> Callable[[], None]:
 def _check_methods(hook: Hook) -> None:
     """Raise TypeError if a method of ``hook`` cannot be called, or none would be."""
     names: tuple[str, ...] = get_args(EventName)
-    methods = [getattr(hook, name) for name in names]
-    for name, method in zip(names, methods, strict=True):
-        if inspect.iscoroutinefunction(method):
+    for name in names:
+        if inspect.iscoroutinefunction(getattr(hook, name)):
             message = "of a Hook must be a plain function, not a coroutine function"
             raise TypeError(f"{name}() {message}")
-    inherited = [getattr(method, "__func__", None) for method in methods]
-    if inherited == [getattr(Hook, name) for name in names] and type(hook) is not Hook:
+    functions = [getattr(getattr(hook, name), "__func__", None) for name in names]
+    if functions == [getattr(Hook, name) for name in names]:
         message = f"has none of the methods {', '.join(names)}, so it is never called"
         raise TypeError(f"{type(hook).__name__} {message}")
 
 
-def tell(hooks: tuple[Hook, ...], what: EventName, event: Event) -> None:
+def tell(hooks: Sequence[Hook], what: EventName, event: Event) -> None:
     """Call the method ``what`` of each of ``hooks``, and log their exceptions."""
     for hook in hooks:
         try:

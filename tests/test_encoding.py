@@ -22,7 +22,7 @@ def test_ids_their_buffer_and_bytes_are_the_same(ids: list[int]) -> None:
     encoding = Encoding(ids)
     assert encoding.ids == tuple(ids) == tuple(encoding) == tuple(encoding.buffer)
     assert bytes(encoding) == b"".join(i.to_bytes(4, "little") for i in ids)
-    assert Encoding(bytes(encoding)) == encoding
+    assert Encoding(bytes(encoding)) == encoding != Encoding([*ids, 1])
     assert hash(Encoding(bytes(encoding))) == hash(encoding)
     assert len(encoding) == len(ids)
     assert encoding.ids is encoding.ids
@@ -40,7 +40,7 @@ def test_objects_that_are_not_ids_are_rejected(ids: list[int]) -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"abc", b"abcde"])
 def test_bytes_that_are_not_ids_are_rejected(data: bytes) -> None:
-    with pytest.raises(ValueError, match=f"a multiple of four bytes, got {len(data)}"):
+    with pytest.raises(ValueError, match="multiple"):
         Encoding(data)
 
 

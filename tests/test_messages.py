@@ -142,7 +142,7 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
             "pass its pattern as stop_regex, with its flags in it, such as (?i)",
         ),
         # Decoders and tokenizers.
-        (partial(stream, [1], StopSequenceDecoder(TOKENIZER)), "write wrap(source, decoder)"),
+        (partial(stream, [1], StopSequenceDecoder(TOKENIZER)), "use wrap(source, decoder)"),
         *(
             (
                 partial(iter_chunks, [1], StopSequenceDecoder(TOKENIZER), **{name: value}),

@@ -6,6 +6,7 @@ messages for the server. Tested with Starlette 1.10.0 and FastAPI 0.165.0 on uvi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -20,7 +21,7 @@ from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
 from streamdec.streams.text_stream import TextStream
-from streamdec.streams.wakeups import is_cancelled
+from streamdec.streams.wakeups import runs_trio
 
 __all__ = ["EventStreamResponse"]
 
@@ -204,7 +205,7 @@ class _Sending:
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
-            if is_cancelled():
+            if _is_cancelled():
                 raise
             found = RuntimeError("the engine was cancelled")
             found.__cause__ = error
@@ -241,3 +242,12 @@ class _Sending:
             await checkpoint()
         finally:
             self._turn.release()
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled, and not just something that it waits for.
+
+    On trio this is always true, because nothing else raises a cancellation.
+    """
+    task: Any = asyncio.current_task() if not runs_trio() else None
+    return task is None or task.cancelling() > 0

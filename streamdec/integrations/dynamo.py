@@ -18,7 +18,7 @@ from streamdec.core.conditions import NO_CONDITIONS, StopConditions
 from streamdec.integrations._json import Json
 from streamdec.integrations.requests import from_openai
 from streamdec.protocols import Decoder
-from streamdec.streams.closing import closing_of
+from streamdec.streams.async_closing import close_iterator
 from streamdec.streams.text_iterator import iterator_of
 from streamdec.streams.text_stream import Blocking, stream
 
@@ -135,7 +135,6 @@ class _Outputs:
     def __init__(self, source: Any, context: Any) -> None:
         iterator = aiter(source) if hasattr(source, "__aiter__") else Blocking(iterator_of(source))
         self._iterator: AsyncIterator[Any] = iterator
-        self._close = closing_of(iterator)
         self._pulling: asyncio.Timeout | None = None
         self._stop: asyncio.Future[Any] = asyncio.Future()  # never done
         if context is not None:
@@ -172,5 +171,4 @@ class _Outputs:
 
     async def aclose(self) -> None:
         self._stop.cancel()
-        if self._close is not None and inspect.isawaitable(result := self._close()):
-            await result
+        await close_iterator(self._iterator)

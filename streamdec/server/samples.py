@@ -22,8 +22,7 @@ from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
 from streamdec.server.engines import Engine, SamplingParams
 from streamdec.server.errors import RequestError
 from streamdec.server.requests import Generation
-from streamdec.streams.async_closing import CLOSING_SECONDS
-from streamdec.streams.closing import closing_of
+from streamdec.streams.async_closing import CLOSING_SECONDS, close_iterator
 from streamdec.streams.text_stream import TextStream, stream, wrap
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
@@ -87,10 +86,8 @@ class Samples:
                         await checkpoint()  # many log probabilities take some milliseconds
                     yield output
             finally:
-                close = closing_of(source) or bool
                 with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-                    if inspect.isawaitable(result := close()):
-                        await result
+                    await close_iterator(source)
 
 
 async def _in_thread(source: Any) -> AsyncIterator[Any]:

@@ -27,15 +27,15 @@ from typing import Any, cast
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.closing import Action, Closing
+from streamdec.streams.reading import Action, Reading, closing_of
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
 """Seconds that closing may still take after the reader was cancelled."""
 
 
-class AsyncClosing(Closing):
-    """Closes an asynchronous source, and is an async context manager that closes it."""
+class AsyncClosing:
+    """Closes the source of ``reading``, and is an async context manager that does so."""
 
     _reader: tuple[Any, Any] = (None, None)
     """The task that entered this block, and its innermost cancel scope then."""
@@ -46,33 +46,31 @@ class AsyncClosing(Closing):
     _deadline = math.inf
     """When closing is cancelled, by the clock of the event loop."""
 
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
     async def aclose(self, cause: BaseException | None = None) -> None:
-        """Do what ``close`` does, and await the results."""
-        for action in self._due(cause):
+        """Do what ``Reading.close`` does, and await the results."""
+        for action in self._reading.due(cause):
             try:
                 if _is_of_generator(action) and self._holds_a_scope():
                     await _awaited(action, cast(Awaitable[object], action()))
                 else:
                     await self._shielded(action)
             except Exception as error:  # noqa: BLE001 (raised after the last chunk)
-                self._errors.append(error)
+                self._reading.closing_errors.append(error)
             except BaseException as error:  # noqa: BLE001 (raised after the other actions)
                 self._interrupt = error
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
 
-    def note_on(self, error: BaseException | None) -> None:
-        """Do what ``Closing.note_on`` does. At a cancellation the errors are kept."""
-        if not isinstance(error, anyio.get_cancelled_exc_class()):
-            super().note_on(error)
-
     async def __aenter__(self) -> None:
         self._reader = _current_scope()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.aclose(error)
-        self.note_on(error)
+        self._reading.note_on(error)
 
     def note_scope(self) -> bool:
         """Note the scope that the source holds after its first output. Return False."""
@@ -127,26 +125,30 @@ class AsyncClosing(Closing):
     async def _wait(self, done: anyio.Event, scope: anyio.CancelScope) -> None:
         """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
         cancelled = anyio.get_cancelled_exc_class()
-        if self._interrupt is None:
+        while not done.is_set():
+            is_cancelled = self._interrupt is not None
+            if is_cancelled:
+                self._deadline = min(self._deadline, anyio.current_time() + CLOSING_SECONDS)
+            end = math.inf if scope.cancel_called else self._deadline
+            wait = anyio.CancelScope(deadline=end, shield=is_cancelled)
             try:
-                await done.wait()
-                return
-            except cancelled as error:
+                with wait:
+                    await done.wait()
+            except cancelled as error:  # also each task.cancel() after the first
                 self._interrupt = error
-        with anyio.CancelScope(shield=True):
-            end = self._deadline = min(self._deadline, anyio.current_time() + CLOSING_SECONDS)
-            while not done.is_set():
-                try:
-                    with anyio.CancelScope(deadline=end):
-                        await done.wait()
-                except cancelled as error:  # task.cancel() again
-                    self._interrupt = error
-                if anyio.current_time() >= end:
-                    scope.cancel()
-                    end = math.inf
+            if wait.cancel_called:
+                scope.cancel()
         is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
         if is_scope_cancelled and isinstance(self._interrupt, cancelled):
             self._interrupt = None  # the scope raises at the next await
+
+
+async def close_iterator(iterator: Any) -> None:
+    """Close ``iterator``, and await the result if it is awaitable. It is not shielded."""
+    close = closing_of(iterator)
+    result = None if close is None else close()
+    if inspect.isawaitable(result):
+        await result
 
 
 def _is_of_generator(action: Action) -> bool:
@@ -160,7 +162,11 @@ async def _awaited(action: Action, result: Awaitable[object]) -> None:
         await result
     except BaseException as error:
         if _is_of_generator(action) and _is_of_scopes(error):
-            raise SourceError(HOLDS_A_SCOPE) from error
+            raise SourceError(
+                "the engine's generator cannot be closed cleanly, because it holds a cancel scope "
+                "or a task group across a yield (PEP 789); run the generator in a separate task "
+                "that puts the ids into a streamdec.TokenQueue"
+            ) from error
         raise
 
 
@@ -169,13 +175,6 @@ def _is_of_scopes(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
         return error.split(GeneratorExit)[1] is None
     return isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
-
-
-HOLDS_A_SCOPE = (
-    "the engine's generator cannot be closed cleanly, because it holds a cancel scope or a task "
-    "group across a yield (PEP 789); run the generator in a separate task that puts the ids into "
-    "a streamdec.TokenQueue"
-)
 
 
 # --- a separate task ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-r"""Wrappers that step a decoder: one adds token ids to chunks, one counts for hooks.
+r"""A wrapper that steps a decoder, adds token ids to its chunks, and counts them for hooks.
 
 A token belongs to the chunk that completes its text. A token without text belongs to the next
 chunk that has text. So a chunk with text takes all ids that wait, except the last
@@ -14,51 +14,65 @@ last chunk takes all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
-from streamdec.core.stepping import end, methods_of
+from streamdec.core.stepping import decoder_behind, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
 
 
-class TokenAttribution:
-    """Steps a decoder, and adds token ids to its chunks.
+class Observer:
+    """Steps a decoder, adds token ids to its chunks, and counts for ``hooks``.
 
-    The ids in ``waiting`` have no chunk yet.
+    ``waiting`` has the ids that have no chunk yet; it is None if chunks have no ids.
     """
 
-    __slots__ = ("_decoder", "_feed", "_step", "waiting")
+    _chunks = 0
+    """Chunks with text, without the last chunk of the stream."""
+    _held = _jailed = 0
+    """Steps without text after which bytes were held, and after which text was jailed."""
+    _most: tuple[int, ...] = (0, 0, 0)
+    """The most bytes held, code points jailed, and pending tokens after such steps."""
 
-    def __init__(self, decoder: Any, waiting: Iterable[int] = ()) -> None:
-        self._decoder = decoder
+    def __init__(self, decoder: Any, waiting: Iterable[int] | None, hooks: Sequence[Hook]) -> None:
+        self._decoder, self._hooks = decoder_behind(decoder), hooks
         self._step, self._feed = methods_of(decoder)
-        self.waiting = [*waiting]
+        self._adds_ids = waiting is not None
+        self.waiting = [*(waiting or ())]
+        self._before = self._counts() if hooks else ()
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of an id, with ids if it has text or a finish reason."""
         chunk = self._step(token_id)
-        self.waiting.append(token_id.__index__())
-        return self.with_ids(chunk)
+        if self._adds_ids:
+            self.waiting.append(token_id.__index__())
+            chunk = self.with_ids(chunk)
+        if self._hooks:
+            self._count(chunk)
+        return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the decoder's chunk of ``token_ids``, as for ``step``."""
+        """Return the chunk of several ids, as ``step`` does."""
         try:
             chunk = self._feed(token_ids)
         except Exception as error:
-            self._wait(token_ids[: getattr(error, "num_taken", 0)])
-            error.chunk = self.with_ids(chunk_before(error))  # type: ignore[attr-defined]
+            if self._adds_ids:
+                self._wait(token_ids[: getattr(error, "num_taken", 0)])
+                error.chunk = self.with_ids(chunk_before(error))  # type: ignore[attr-defined]
             raise
-        self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
-        return self.with_ids(chunk)
+        if self._adds_ids:
+            self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
+            chunk = self.with_ids(chunk)
+        if self._hooks and len(token_ids):
+            self._count(chunk)
+        return chunk
+
+    # --- ids
 
     def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
         self.waiting += [token_id.__index__() for token_id in token_ids]
-
-    def end(self, finish_reason: FinishReason) -> Chunk:
-        """End the decoder. Its chunk has all ids that belong to no other chunk."""
-        return self.with_ids(end(self._decoder, finish_reason))
 
     def with_ids(self, chunk: Chunk) -> Chunk:
         """Return the newest ``chunk`` with the ids that belong to it. They wait no more."""
@@ -73,48 +87,15 @@ class TokenAttribution:
         del waiting[:size]
         return with_token_ids(chunk, token_ids)
 
-
-class StreamStatistics:
-    """Steps a decoder with two functions, and counts its chunks, for hooks."""
-
-    def __init__(
-        self,
-        decoder: Any,
-        step: Callable[[Any], Chunk],
-        feed: Callable[[Sequence[SupportsIndex]], Chunk],
-        hooks: tuple[Hook, ...],
-    ) -> None:
-        self._decoder = decoder
-        self._step, self._feed = step, feed
-        self._hooks = hooks
-        self._chunks = 0
-        """Chunks with text, without the last chunk of the stream."""
-        self._held = self._jailed = 0
-        """Steps without text after which bytes were held, and after which text was jailed."""
-        self._most = [0, 0, 0]
-        """The most bytes held, code points jailed, and pending tokens after such steps."""
-        self._before = self._counts()
+    # --- counts
 
     def _counts(self) -> tuple[int, ...]:
         decoder = self._decoder
         return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
 
-    def step(self, token_id: SupportsIndex) -> Chunk:
-        """Return the chunk of one id."""
-        chunk = self._step(token_id)
-        self._note(chunk)
-        return chunk
-
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
-        """Return the chunk of several ids."""
-        chunk = self._feed(token_ids)
-        if len(token_ids):
-            self._note(chunk)
-        return chunk
-
-    def _note(self, chunk: Chunk) -> None:
+    def _count(self, chunk: Chunk) -> None:
         if chunk.finish_reason is not None:
-            return  # ``end`` counts the last chunk
+            return  # ``report`` counts the last chunk
         if chunk.text:
             self._chunks += len(chunk.split())
             return
@@ -124,10 +105,12 @@ class StreamStatistics:
         self._jailed += bool(jailed)
         if held or jailed:
             now = len(held), len(jailed), decoder.num_pending_tokens
-            self._most = [*map(max, self._most, now)]
+            self._most = tuple(map(max, self._most, now))
 
-    def end(self, last: Chunk | None, error: BaseException | None) -> None:
+    def report(self, last: Chunk | None, error: BaseException | None) -> None:
         """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
+        if not self._hooks:
+            return
         reason: FinishReason = "abort"
         chunks = self._chunks
         if last is not None:

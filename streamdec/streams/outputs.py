@@ -59,9 +59,8 @@ def ids_of(value: Any) -> Ids | None:
     dimensions = getattr(value, "ndim", 0 if hasattr(value, "__index__") else 1)
     if dimensions == 0:
         return (value.tolist() if hasattr(value, "tolist") else value,)
-    if isinstance(value, (str, bytes, bytearray)) or hasattr(value, IDS[0]):
-        return None
-    if hasattr(value, "_fields"):  # a named tuple
+    is_text = isinstance(value, (str, bytes, bytearray))
+    if is_text or hasattr(value, IDS[0]) or hasattr(value, "_fields"):  # of a named tuple
         return None
     is_list = isinstance(value, Sequence) or hasattr(value, "tolist") or hasattr(value, "to_list")
     return as_sequence(value) if is_list else None
@@ -103,30 +102,6 @@ class GrowthWatch:
             )
 
 
-class PieceReader:
-    """Reads pieces of text as an OutputReader reads ids, for a TextStopDecoder."""
-
-    list_type = shape_type = None
-    shape: Shape = staticmethod(no_shape)
-    num_seen = 0
-
-    def check_end(self) -> None:
-        """Do nothing: pieces have no samples."""
-
-    def parts(self, piece: Any) -> Parts:
-        """Return the text, the finish reason and the stop of a string, a Chunk or None."""
-        if piece is None:
-            return (), None, None
-        if isinstance(piece, str):
-            return (piece,), None, None
-        if isinstance(piece, Chunk):
-            return (piece.text,), piece.finish_reason, piece.stop_reason
-        raise SourceError(
-            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
-            f"not {piece!r:.200}"
-        )
-
-
 class OutputReader:
     """Reads the outputs of one source, in order; see :func:`~streamdec.wrap`.
 
@@ -143,12 +118,10 @@ class OutputReader:
     list_type: type | None = None
     """``list`` once lists are known to have new ids, so that ``parts`` need not be called."""
     shape_type: type | None = None
-    """The type of outputs for which ``shape`` may be called before ``parts``."""
+    """The type of the output whose shape was learnt."""
     shape: Shape = staticmethod(no_shape)
-    """Returns the new ids of most outputs of ``shape_type``; None for others. Then add their number
-    to ``num_seen``."""
-    _known_type: type | None = None
-    """The type of the output whose shape was remembered."""
+    """Returns the new ids of most outputs of ``shape_type``; None if ``parts`` must be called. Then
+    add their number to ``num_seen``."""
     _last_seen: Ids = ()
     """The last ids of a cumulative output."""
     _has_met = _has_missed = False
@@ -165,15 +138,9 @@ class OutputReader:
         self._index = index
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
-        self._watch: GrowthWatch | None = None
-
-    def parts(self, output: Any) -> Parts:
-        """Return the new ids, the finish reason and the stop; or raise SourceError."""
-        if type(output) is self._known_type:
-            ids = self.shape(output)
-            if ids is not None:
-                return self._added(ids, None), None, None
-        return self._read(output)
+        self._watch = GrowthWatch(
+            "make the engine return only new ids, or give the stream cumulative=True"
+        )
 
     def check_end(self) -> None:
         """Raise SourceError if no output had the sample of ``index``."""
@@ -183,7 +150,8 @@ class OutputReader:
                 "from 0"
             )
 
-    def _read(self, output: Any) -> Parts:
+    def parts(self, output: Any) -> Parts:
+        """Return the new ids, the finish reason and the stop; or raise SourceError."""
         reason, stop = None, None
         if self._ids is not None:
             reason, stop = _finish_in(_fields_of(output))
@@ -226,10 +194,21 @@ class OutputReader:
             raise SourceError(self._complaint(output))
         if reason == "abort" and not self._is_cumulative:
             ids = ids[: self._most_new(get, len(ids))]
-        if self._ids is None and type(output) is not self._known_type and name == there[0]:
-            self._known_type = type(output)
-            self.shape = shape_of(output, sample, name, self._chosen)
-        return self._added(ids, reason), reason, stop
+        ids = self._added(ids, reason)
+        may_learn = self._ids is None and (self._is_cumulative or self._watch.is_over)
+        if may_learn and name == there[0] and type(output) is not self.shape_type:
+            self._learn(output, sample, name)
+        return ids, reason, stop
+
+    def _learn(self, output: Any, sample: Any, name: str) -> None:
+        """Learn the shape of ``output``."""
+        shape = shape_of(output, sample, name, self._chosen)
+
+        def new_part(output: Any) -> Ids | None:
+            ids = shape(output)
+            return None if ids is None else self._new_part(ids)
+
+        self.shape_type, self.shape = type(output), new_part if self._is_cumulative else shape
 
     def _sample_in(self, output: Any) -> tuple[Any, bool]:
         """Return the sample to read (or MISSING), and whether it is the only sample."""
@@ -287,19 +266,15 @@ class OutputReader:
     def _added(self, ids: Ids, reason: str | None) -> Ids:
         """Return the ids of an output that were not in earlier outputs."""
         if self._is_cumulative:
-            return self._new_part(ids, at_end=reason is not None)
-        if self._watch is None:
-            self._watch = GrowthWatch(
-                "make the engine return only new ids, or give the stream cumulative=True"
-            )
-        if not self._watch.is_over:
+            ids = self._new_part(ids, at_end=reason is not None)
+        elif not self._watch.is_over:
             self._watch.note(ids)
         elif self._ids is None:
-            self.list_type, self.shape_type = list, self._known_type
+            self.list_type = list
         self.num_seen += len(ids)
         return ids
 
-    def _new_part(self, ids: Ids, *, at_end: bool) -> Ids:
+    def _new_part(self, ids: Ids, *, at_end: bool = False) -> Ids:
         """Return the ids of a cumulative output that were not in the output before."""
         seen, last_seen = self.num_seen, self._last_seen
         if len(ids) < seen and at_end:
@@ -312,9 +287,28 @@ class OutputReader:
                 f"{len(ids)} has {list(known)} in their place. If outputs have only new ids, "
                 "remove cumulative=True"
             )
-        self.num_seen = len(ids)
         self._last_seen = ids[-MAX_COMPARED:]
         return ids[seen:]
+
+
+# --- pieces of text -------------------------------------------------------------------------------
+
+
+class PieceReader(OutputReader):
+    """Reads pieces of text as an OutputReader reads ids, for a TextStopDecoder."""
+
+    def parts(self, output: Any) -> Parts:
+        """Return the text, the finish reason and the stop of a string, a Chunk or None."""
+        if output is None:
+            return (), None, None
+        if isinstance(output, str):
+            return (output,), None, None
+        if isinstance(output, Chunk):
+            return (output.text,), output.finish_reason, output.stop_reason
+        raise SourceError(
+            "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
+            f"not {output!r:.200}"
+        )
 
 
 # --- fields ---------------------------------------------------------------------------------------
@@ -329,14 +323,14 @@ def _fields_of(output: Any) -> Get:
 
 def _kind_of(output: object) -> str:
     """Return a description of ``output`` without its text, because it may be logged."""
-    if isinstance(output, (str, bytes)):
-        return f"a {type(output).__name__} of length {len(output)}"
-    if isinstance(output, Mapping):
-        return f"a {type(output).__name__} of {sorted(map(str, output))}"
     if output is None or isinstance(output, (int, float)):
         return repr(output)
-    fields = sorted(name for name in getattr(output, "__dict__", ()) if name[:1] != "_")
-    return f"a {type(output).__name__}" + (f" with the fields {fields}" if fields else "")
+    kind = f"a {type(output).__name__}"
+    if isinstance(output, (str, bytes)):
+        return f"{kind} of length {len(output)}"
+    names = output if isinstance(output, Mapping) else getattr(output, "__dict__", ())
+    fields = sorted(name for name in map(str, names) if name[:1] != "_")
+    return f"{kind} with the fields {fields}" if fields else kind
 
 
 def _finish_in(get: Get) -> tuple[str | None, str | int | None]:

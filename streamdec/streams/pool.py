@@ -26,7 +26,6 @@ MUST_BE_PLAIN = (
     "a sink must be a plain function, {} {!r:.80}; write to a queue or to a transport in it"
 )
 
-
 Sink = Callable[[Chunk], object]
 """Takes the chunks of one request: each that has text, and the last."""
 
@@ -141,7 +140,7 @@ class DecoderPool:
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
         request.own()
         self._requests[request_id] = request
-        self._steppers[request_id] = request.statistics or request.attribution or decoder
+        self._steppers[request_id] = request.observer or decoder
 
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
@@ -236,12 +235,11 @@ class DecoderPool:
 
     # --- sinks
 
-    def attach(self, request_id: RequestId, sink: Sink | None) -> None:
+    def attach(self, request_id: RequestId, sink: Sink) -> None:
         """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``. With ``sink=None`` chunks are returned
-        again.
+        call the pool's ``add``, ``finish`` and ``abort``.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
         has the text that was not sent. A BaseException, such as a cancellation, becomes the cause
@@ -258,9 +256,6 @@ class DecoderPool:
         ({}, ['Hello world'])
         """
         self._known(request_id)
-        if sink is None:
-            self._sinks.pop(request_id, None)
-            return
         if not callable(sink):
             raise TypeError(f"a sink must be callable with a chunk, got {sink!r:.80}")
         if iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
@@ -328,8 +323,7 @@ class DecoderPool:
             return request.end(finish_reason)
         except Exception as error:  # noqa: BLE001 (it ends only this request)
             self.errors.setdefault(request_id, error)
-            last, attribution = jailed_chunk(request.decoder), request.attribution
-            return last if attribution is None else attribution.with_ids(last)
+            return request.with_ids(jailed_chunk(request.decoder))
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
@@ -337,8 +331,8 @@ class DecoderPool:
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()
-        if request.statistics is not None:
-            request.statistics.end(last, self.errors.get(request_id))
+        if request.observer is not None:
+            request.observer.report(last, self.errors.get(request_id))
 
     def __getitem__(self, request_id: RequestId) -> StopSequenceDecoder:
         """Return the decoder of a running request, or raise UnknownRequestError."""

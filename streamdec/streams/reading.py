@@ -1,10 +1,15 @@
-"""Turn the outputs of a source into chunks, for plain and asynchronous streams."""
+"""Turn the outputs of a source into chunks, and close it, for plain and asynchronous streams.
+
+This is imported with ``iter_chunks``, so it imports no event loop.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
@@ -22,7 +27,7 @@ from streamdec.core.stepping import DECODERS, decoder_behind, end, has_sections,
 from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.errors import TokenIdError, warn
 from streamdec.mistakes import check_flag
-from streamdec.streams.observers import StreamStatistics, TokenAttribution
+from streamdec.streams.observers import Observer
 from streamdec.streams.outputs import OutputReader, PieceReader, ending
 
 MAX_TOKENS_AT_ONCE = 256
@@ -36,9 +41,6 @@ ChunkBy = Literal["output", "token"]
 
 class Machine(Protocol):
     """A decoder that a stream can run on: a class of the core, or a tracer of one."""
-
-    def feed(self, token_ids: Sequence[SupportsIndex]) -> str | Chunk:
-        """Return the text or the chunk of several ids."""
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of the decoder, as a dict that JSON can represent."""
@@ -58,14 +60,12 @@ class Stepper:
     If two streams stepped the same decoder, each would get parts of another user's answer.
     """
 
-    __slots__ = ("__weakref__", "attribution", "behind", "decoder", "feed", "statistics", "step")
+    __slots__ = ("__weakref__", "behind", "decoder", "feed", "observer", "step")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text."""
     feed: Callable[[Sequence[SupportsIndex]], Chunk]
     """Returns the chunk of several ids. An error has the chunk of the ids before it."""
-    attribution: TokenAttribution | None
-    statistics: StreamStatistics | None
 
     def __init__(
         self, decoder: Any, *, return_token_ids: bool = False, waiting: Iterable[int] = ()
@@ -78,25 +78,28 @@ class Stepper:
                 "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
                 f"TextStopDecoder, not {decoder!r:.80}"
             )
-        self.attribution = self.statistics = None
+        self.observer: Observer | None = None
         self.step, self.feed = methods_of(decoder)
-        if return_token_ids:
-            self.attribution = TokenAttribution(decoder, waiting)
-            self.step, self.feed = self.attribution.step, self.attribution.feed
-        if hooks.installed and not decoder.finished and not isinstance(decoder, TextStopDecoder):
-            counting = StreamStatistics(self.behind, self.step, self.feed, hooks.installed)
-            self.step, self.feed, self.statistics = counting.step, counting.feed, counting
+        told = hooks.installed
+        if told and (decoder.finished or isinstance(decoder, TextStopDecoder)):
+            told = ()
+        if return_token_ids or told:
+            waits = waiting if return_token_ids else None
+            self.observer = Observer(decoder, waits, told)
+            self.step, self.feed = self.observer.step, self.observer.feed
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """The ids that were read and do not belong to a chunk yet."""
-        return () if self.attribution is None else tuple(self.attribution.waiting)
+        return () if self.observer is None else tuple(self.observer.waiting)
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder, and return what was withheld, with the reason."""
-        if self.attribution is not None:
-            return self.attribution.end(finish_reason)
-        return end(self.decoder, finish_reason)
+        return self.with_ids(end(self.decoder, finish_reason))
+
+    def with_ids(self, chunk: Chunk) -> Chunk:
+        """Return the newest ``chunk`` with its ids, if chunks have ids."""
+        return chunk if self.observer is None else self.observer.with_ids(chunk)
 
     def own(self) -> None:
         """Own the decoder until ``disown``; RuntimeError if another owns it."""
@@ -128,43 +131,46 @@ def take_chunk(error: Exception) -> Chunk:
     return chunk
 
 
-# --- the outputs of a source ----------------------------------------------------------------------
+# --- the outputs of a source, and its end ---------------------------------------------------------
+
+Action = Callable[[], object]
 
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
 class Reading(Stepper):
-    """Turns the outputs of one source into chunks, with the arguments of ``wrap``.
+    """Turns the outputs of one source into chunks, with the arguments of ``wrap``, and closes it.
 
     No id is stepped before its chunk is requested. So the state of the decoder is always the state
     after the chunks that were output.
+
+    The source is closed once, after a call of ``on_stop``. An error of closing is raised after the
+    last chunk, so that no text is lost. If another error is raised, the error of closing becomes a
+    note on it.
     """
 
-    outputs: OutputReader | PieceReader
+    outputs: OutputReader
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
     most = MAX_TOKENS_AT_ONCE
     """The most tokens of a chunk."""
     shows_all = False
     """Whether chunks without text are output."""
-    num_taken = 0
-    """The number of tokens of the last chunk of ``read``."""
-    is_over = False
-    """Whether the stream has finished or failed."""
     last: Chunk | None = None
-    """The last chunk, from the end of the stream until the chunk is output."""
-    parts: Sequence[Chunk] = ()
+    """The last chunk, once the stream has finished or failed."""
+    unread: Sequence[Chunk] = ()
     """The parts of the newest chunk, each of one section, that are not output yet."""
-    # As the properties of BaseStream.
-    finish_reason: FinishReason | None = None
-    stop_reason: StopReason = None
     engine_finish_reason: str | None = None
+    """As the property of BaseStream."""
     source_ended = False
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
     """The error of a step, which is raised after the last chunk."""
+    closing_errors: list[Exception]
+    """The errors of closing that were not raised yet."""
     _finish_reason: FinishReason = "length"
     """The finish reason if the source ends without one."""
+    _is_closed = False
 
     def __init__(
         self,
@@ -211,6 +217,13 @@ class Reading(Stepper):
                 "no text; make a new decoder for each request, or call decoder.reset()"
             )
 
+    def begin(self, iterator: Any, on_stop: Action | None) -> None:
+        """Own the decoder. At the end ``iterator`` is closed, after a call of ``on_stop``."""
+        if on_stop is not None and not callable(on_stop):
+            raise TypeError(f"on_stop must be callable without arguments, not {on_stop!r:.80}")
+        self._close, self._on_stop, self.closing_errors = closing_of(iterator), on_stop, []
+        self.own()
+
     def read(
         self, token_ids: Sequence[SupportsIndex], reason: str | None, stop_reason: StopReason
     ) -> Iterator[Chunk]:
@@ -219,7 +232,6 @@ class Reading(Stepper):
             self.engine_finish_reason, self.source_ended = reason, True
         for start in range(0, len(token_ids), self.most):
             ids = token_ids[start : start + self.most]
-            self.num_taken = len(ids)
             try:
                 chunk = self.step(ids[0]) if len(ids) == 1 else self.feed(ids)
             except Exception as error:  # noqa: BLE001 (it is raised after its chunk was output)
@@ -230,7 +242,8 @@ class Reading(Stepper):
                 self.finish(replace(chunk, unread_tokens=unread))
                 return
             if self.splits:
-                yield from self.split(chunk)
+                self.unread = chunk.split()
+                yield from self.take()
             else:
                 yield chunk
         if reason is not None:
@@ -238,20 +251,20 @@ class Reading(Stepper):
 
     def end_with_source(self) -> None:
         """End the stream of a source that has ended without a finish reason."""
-        if not self.is_over:
+        if self.last is None:
             self.source_ended = True
             self.outputs.check_end()
             self._end(self._finish_reason)
 
     def finish(self, chunk: Chunk) -> None:
         """End the stream with ``chunk``, its last chunk."""
-        self.is_over, self.last = True, chunk
-        self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
+        self.last = chunk
+        if chunk.text or self.error is None:
+            self.unread = chunk.split()
 
     def fail(self, error: Exception) -> None:
         """End the stream with ``error`` of a step, after the chunk of the ids before it."""
-        is_other = isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex)
-        if is_other and isinstance(self.outputs, OutputReader):
+        if isinstance(error, TokenIdError) and not isinstance(error.token_id, SupportsIndex):
             error.add_note(
                 "If an output of the source has more than ids, pass ids= to the stream: a function "
                 "that returns the ids of an output"
@@ -260,24 +273,81 @@ class Reading(Stepper):
         self.finish(take_chunk(error))
 
     def _end(self, reason: FinishReason, stop_reason: StopReason = None) -> None:
-        self.is_over = True
         chunk = self.end(reason)
         if stop_reason is not None and chunk.finish_reason == "stop" and chunk.stop_reason is None:
             chunk = replace(chunk, stop_reason=stop_reason)
         self.finish(chunk)
 
-    def take_last(self) -> Iterator[Chunk]:
-        """Yield the parts of the last chunk after the source was closed, if it is output."""
-        last, self.last = self.last, None
-        if last is not None and (last.text or self.error is None):
-            yield from self.split(last)
-
-    def split(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield the parts of ``chunk``, each of one section."""
-        self.parts = chunk.split()
-        while self.parts:
-            first, *self.parts = self.parts
+    def take(self) -> Iterator[Chunk]:
+        """Yield the parts in ``unread``, and remove each before it is output."""
+        while self.unread:
+            first, *self.unread = self.unread
             yield first
+
+    # --- the end
+
+    def due(self, cause: BaseException | None) -> list[Action]:
+        """Return the actions that close the source; none at later calls."""
+        if self._is_closed:
+            return []
+        self._is_closed, report = True, None
+        self.disown()
+        if self.observer is not None:
+            report = partial(self.observer.report, self.last, self.error or cause)
+        on_stop = None if self.source_ended else self._on_stop
+        # The report is last, so that a hook cannot keep the source open.
+        return [each for each in (on_stop, self._close, report) if each is not None]
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """Call ``on_stop``, unless the engine ended by itself. Then close its iterator."""
+        interrupt: BaseException | None = None
+        for action in self.due(cause):
+            try:
+                _check_completed(action())
+            except Exception as error:  # noqa: BLE001 (raised after the last chunk)
+                self.closing_errors.append(error)
+            except BaseException as error:  # noqa: BLE001 (Ctrl-C: raised after the other actions)
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def raise_errors(self, error: BaseException | None = None) -> None:
+        """Raise ``error``, or else the first error of closing. The others become notes."""
+        if error is None and self.closing_errors:
+            error = self.closing_errors.pop(0)
+        if error is not None:
+            self.note_on(error)
+            raise error
+
+    def note_on(self, error: BaseException | None) -> None:
+        """Add the errors of closing to ``error`` as notes.
+
+        They are kept if no caller sees ``error``, as in a cancellation.
+        """
+        if isinstance(error, (Exception, KeyboardInterrupt, SystemExit)):
+            for each in self.closing_errors:
+                with suppress(Exception):  # some errors cannot be changed
+                    error.add_note(f"Closing the source raised too: {each!r}")
+            self.closing_errors.clear()
+
+
+def closing_of(iterator: Any) -> Action | None:
+    """Return the method that closes ``iterator``, if it has one."""
+    return getattr(iterator, "aclose", None) or getattr(iterator, "close", None)
+
+
+def _check_completed(result: object) -> None:
+    """Raise TypeError for the result of an action that would have to be awaited."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            "on_stop and the source's close() must be plain functions here, but one of them "
+            f"returned {result!r:.80}, which must be awaited; use stream() instead"
+        )
+
+
+# --- what users see -------------------------------------------------------------------------------
 
 
 class BaseStream(Generic[M]):
@@ -301,7 +371,7 @@ class BaseStream(Generic[M]):
 
         A stream that is interrupted has it while it closes, and between two sections of a chunk.
         """
-        return "".join(chunk.text for chunk in self._unread())
+        return "".join(chunk.text for chunk in self._reading.unread)
 
     @property
     def pending_text(self) -> str:
@@ -319,22 +389,20 @@ class BaseStream(Generic[M]):
 
         They are not part of a snapshot.
         """
-        unread = (chunk.token_ids for chunk in self._unread())
+        unread = (chunk.token_ids for chunk in self._reading.unread)
         return (*chain.from_iterable(unread), *self._reading.waiting)
-
-    def _unread(self) -> tuple[Chunk, ...]:
-        last = self._reading.last
-        return (*self._reading.parts, *(() if last is None else (last,)))
 
     @property
     def finish_reason(self) -> FinishReason | None:
         """The ``finish_reason`` of the last chunk; None before, and if the stream failed."""
-        return self._reading.finish_reason
+        last = self._reading.last
+        return None if last is None else last.finish_reason
 
     @property
     def stop_reason(self) -> StopReason:
         """The ``stop_reason`` of the last chunk; None before, and without a stop."""
-        return self._reading.stop_reason
+        last = self._reading.last
+        return None if last is None else last.stop_reason
 
     @property
     def match(self) -> StopMatch | None:

@@ -9,7 +9,7 @@ an index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ IDS = ("token_ids", "output_ids")
 NEW_IDS = "token_ids_diff"
 """The field in which TensorRT-LLM keeps new ids; its ``token_ids`` are all ids so far."""
 
-Shape = Callable[[Any], list[Any] | None]
+Shape = Callable[[Any], Sequence[Any] | None]
 """Returns the ids of an output; None if it has another shape."""
 
 
@@ -35,58 +35,47 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
         name: the field with the ids.
         chosen: the index of the sample to read; None if no sample had an index.
     """
-    if type(output) is dict and sample is output and "outputs" not in output:
+    is_whole = sample is output
+    if is_whole and type(output) is dict and "outputs" not in output:
         shape = _shape_of_dict(output, name, chosen)
-    elif is_dataclass(sample) and not hasattr(sample, "meta_info"):
-        shape = _shape_of_dataclass(sample, name, chosen, has_samples=sample is not output)
+    elif not is_whole and is_dataclass(sample) and not hasattr(sample, "meta_info"):
+        shape = _shape_with_sample(type(sample), name == NEW_IDS, chosen)
     else:
         return no_shape
     return no_shape if shape(output) is None else shape
 
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
-    """Return the reader of dicts with the same fields, such as those of SGLang."""
-    has_about, has_index = "meta_info" in output, "index" in output
-    has_reason = "finish_reason" in output
-    others = {"meta_info", "index", "finish_reason", "outputs", NEW_IDS, *IDS} - {*output}
-    has_no_others = frozenset(others).isdisjoint
-    # A dict with these fields and no more has no others.
-    size = 1 + has_about + has_index + has_reason
+    """Return the reader of dicts with the same keys, such as those of SGLang."""
+    keys = {*output}
+    has_reason, has_about = "finish_reason" in keys, "meta_info" in keys
+    has_index = "index" in keys
 
     def read(output: Any) -> list[Any] | None:
-        try:
-            ids = output[name]
-            if type(ids) is not list or (has_reason and output["finish_reason"] is not None):
-                return None
-            if has_about:
-                about = output["meta_info"]
-                if type(about) is not dict or about.get("finish_reason") is not None:
-                    return None
-            if has_index and output["index"] is not chosen:
-                return None
-        except KeyError:
+        if output.keys() != keys or (has_reason and output["finish_reason"] is not None):
             return None
-        return ids if len(output) == size or has_no_others(output) else None
+        if has_about:
+            about = output["meta_info"]
+            if type(about) is not dict or about.get("finish_reason") is not None:
+                return None
+        ids = output[name]
+        is_alike = not has_index or output["index"] is chosen
+        return ids if is_alike and type(ids) is list else None
 
     return read
 
 
-def _shape_of_dataclass(sample: Any, name: str, chosen: int | None, *, has_samples: bool) -> Shape:
-    """Return the reader of samples like those of vLLM and TensorRT-LLM."""
-    sample_type, is_new = type(sample), name == NEW_IDS
-    if not has_samples and hasattr(sample, "outputs"):
-        return no_shape
+def _shape_with_sample(sample_type: Any, is_new: bool, chosen: int | None) -> Shape:
+    """Return the reader of outputs with one sample, like those of vLLM and TensorRT-LLM."""
 
     def read(output: Any) -> list[Any] | None:
         try:
-            sample = output
-            if has_samples:
-                samples = output.outputs
-                if type(samples) is not list:
-                    return None
-                [sample] = samples
-                if type(sample) is not sample_type:
-                    return None
+            samples = output.outputs
+            if type(samples) is not list:
+                return None
+            [sample] = samples
+            if type(sample) is not sample_type:
+                return None
             ids = sample.token_ids_diff if is_new else sample.token_ids
             is_alike = type(ids) is list and sample.index is chosen
             return ids if is_alike and sample.finish_reason is None else None

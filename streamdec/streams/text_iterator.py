@@ -17,7 +17,6 @@ from streamdec.core.text_stop_decoder import TextStopDecoder
 from streamdec.core.token_ids import check_dimensions
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
-from streamdec.streams.closing import Closing
 from streamdec.streams.outputs import is_plain
 from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
 
@@ -46,9 +45,8 @@ class TextIterator(BaseStream[M]):
         if on_stop is not None and inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)
-        self._closing = Closing(reading, outputs, on_stop)
-        self._chunks = _chunks(reading, iter(()) if reading.is_over else outputs, self._closing)
-        reading.own()  # last, so that a stream that was not made owns no decoder
+        reading.begin(outputs, on_stop)
+        self._chunks = _chunks(reading, outputs if reading.last is None else iter(()))
 
     def __iter__(self) -> Iterator[Chunk]:
         return self._chunks
@@ -61,21 +59,17 @@ class TextIterator(BaseStream[M]):
 
         Raises the error of closing the source, if it was not yet raised.
         """
-        self._close()
-        self._closing.raise_errors()
-
-    def _close(self) -> None:
-        self._chunks.close()
-        self._closing.close()
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._close()
+        self._chunks.close()
+        self._reading.close()
         if error is None:
-            self._closing.raise_errors()
-        self._closing.note_on(error)
+            self._reading.raise_errors()
+        self._reading.note_on(error)
 
 
 def iter_chunks(  # noqa: D417
@@ -137,9 +131,7 @@ def iter_chunks(  # noqa: D417
 
 def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
     """Return the iterator of a plain ``source``; TypeError if it is not ``expected``."""
-    if type(source) is list:
-        return iter(source)
-    if hasattr(source, "__next__"):
+    if type(source) is list or hasattr(source, "__next__"):
         return iter(source)
     if not is_plain(source) or inspect.isawaitable(source):  # one can iterate over a Future too
         if inspect.iscoroutine(source):
@@ -153,9 +145,7 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def _chunks(
-    reading: Reading, source: Iterator[Any], closing: Closing
-) -> Generator[Chunk, None, None]:
+def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, None]:
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, splits = reading.step, reading.feed, reading.splits
     shows_all = reading.shows_all
@@ -178,7 +168,7 @@ def _chunks(
                     for chunk in reading.read(ids, reason, stop):
                         if chunk.text or shows_all:
                             yield chunk
-                    if reading.is_over:
+                    if reading.last is not None:
                         break
                     continue
                 try:
@@ -190,7 +180,8 @@ def _chunks(
                 reading.finish(chunk)
                 break
             if splits:
-                for part in reading.split(chunk):
+                reading.unread = chunk.split()
+                for part in reading.take():
                     if part.text or shows_all:
                         yield part
             elif chunk.text or shows_all:
@@ -198,9 +189,9 @@ def _chunks(
         else:
             reading.end_with_source()
     except BaseException as error:
-        closing.close(error)
-        closing.note_on(error)
+        reading.close(error)
+        reading.note_on(error)
         raise
-    closing.close()
-    yield from reading.take_last()
-    closing.raise_errors(reading.error)
+    reading.close()
+    yield from reading.take()
+    reading.raise_errors(reading.error)

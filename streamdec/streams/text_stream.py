@@ -5,14 +5,7 @@ Runs on asyncio and on trio. A stream pulls from the engine's iterator in the re
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, Self, SupportsIndex, Unpack
 
@@ -73,11 +66,11 @@ class TextStream(BaseStream[M]):
             outputs = aiter(source)
         else:
             outputs = Blocking(iterator_of(source, "an (async) iterable"))
-        self._closing = AsyncClosing(reading, outputs, on_stop)
-        if reading.is_over:
+        reading.begin(outputs, on_stop)
+        self._closing = AsyncClosing(reading)
+        if reading.last is not None:
             outputs = Blocking(iter(()))
         self._chunks: Any = _chunks(reading, outputs, self._closing)
-        reading.own()  # last, so that a stream that was not made owns no decoder
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         # Return the generator itself: a call of __anext__ would take as long as the generator.
@@ -99,22 +92,18 @@ class TextStream(BaseStream[M]):
         closing the source, if it was not yet raised; ``anyio.BusyResourceError`` while another task
         waits for a chunk: cancel that task instead.
         """
-        await self._close()
-        self._closing.raise_errors()
-
-    async def _close(self) -> None:
-        self._check_idle()
-        await self._chunks.aclose()
-        await self._closing.aclose()
+        await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        await self._close()
+        self._check_idle()
+        await self._chunks.aclose()
+        await self._closing.aclose()
         if error is None:
-            self._closing.raise_errors()
-        self._closing.note_on(error)
+            self._reading.raise_errors()
+        self._reading.note_on(error)
 
 
 # --- the functions that make one ------------------------------------------------------------------
@@ -169,9 +158,7 @@ def stream(  # noqa: D417 (the rest is said together)
     """
     try:
         if isinstance(decoder_behind(tokenizer), DECODERS):
-            raise TypeError(
-                "stream() takes a tokenizer; with a decoder write wrap(source, decoder)"
-            )
+            raise TypeError("stream() takes a tokenizer; with a decoder use wrap(source, decoder)")
         decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
         reading = Reading(
             decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
@@ -284,7 +271,7 @@ class Blocking:
 
 async def _chunks(
     reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
-) -> AsyncGenerator[Chunk, None]:
+) -> AsyncIterator[Chunk]:
     """Yield the chunks of a TextStream.
 
     The generator has no reference to the TextStream, so that there is no cycle. A TextIterator has
@@ -316,10 +303,10 @@ async def _chunks(
                     for chunk in reading.read(ids, reason, stop):
                         if chunk.text or shows_all:
                             yield chunk
-                        left -= reading.num_taken
+                        left -= min(size, most)
                         if left <= 0:
                             left = await _rest()
-                    if reading.is_over:
+                    if reading.last is not None:
                         break
                     left -= 1  # an output without ids
                     if left <= 0:
@@ -334,7 +321,8 @@ async def _chunks(
                 reading.finish(chunk)
                 break
             if splits:
-                for part in reading.split(chunk):
+                reading.unread = chunk.split()
+                for part in reading.take():
                     if part.text or shows_all:
                         yield part
             elif chunk.text or shows_all:
@@ -344,9 +332,9 @@ async def _chunks(
                 left = await _rest()
         else:
             reading.end_with_source()
-    for last in reading.take_last():
+    for last in reading.take():
         yield last
-    closing.raise_errors(reading.error)
+    reading.raise_errors(reading.error)
 
 
 async def _rest() -> int:

@@ -12,15 +12,13 @@ import anyio
 
 from streamdec.errors import FinishedError, QueueFullError
 from streamdec.streams.outputs import checked_ids
-from streamdec.streams.wakeups import Wakeup, is_in_event_loop
+from streamdec.streams.wakeups import Wakeup, running_loop
 
 __all__ = ["TokenQueue"]
 
 MAX_SIZE = 1_024
 """The default number of waiting ids, four chunks of a stream."""
 
-FAILURES = Exception, KeyboardInterrupt, SystemExit
-"""Exceptions that a reader may raise unchanged. Others become the cause of a RuntimeError."""
 ENDS_OF_LOOPS = StopIteration, StopAsyncIteration
 """Exceptions that would end the reader's loop without an error."""
 
@@ -66,8 +64,8 @@ class TokenQueue:
         self._ids: list[SupportsIndex] = []
         self._end: dict[str, Any] | BaseException | None = None
         self._is_closed = False
-        self._reader: Wakeup | None = None
-        self._senders: list[Wakeup] = []
+        self._waiting: list[Wakeup] = []
+        """Tasks that wait: the reader of an empty queue, or those that send to a full one."""
 
     # --- the producer's side
 
@@ -96,11 +94,10 @@ class TokenQueue:
             if len(self._ids) >= self._limit:
                 self._wait_for_room(wait, timeout)
             self._ids += ids
-            reader, self._reader = self._reader, None
-        if reader is None:
-            return
+            waiting, self._waiting = self._waiting, []
         try:
-            reader.wake()
+            for reader in waiting:
+                reader.wake()
         except RuntimeError as error:
             self.close()
             raise FinishedError("the event loop of the queue's reader is closed") from error
@@ -118,13 +115,8 @@ class TokenQueue:
             with self._lock:
                 if self._is_decided():
                     continue
-                wait = Wakeup()
-                self._senders.append(wait)
-            try:
-                await wait
-            finally:
-                with self._lock:
-                    self._senders.remove(wait)
+                self._waiting.append(wait := Wakeup())
+            await self._waited(wait)
 
     def end(self, finish_reason: str | None = None, stop_reason: str | int | None = None) -> None:
         """End the queue, with the engine's ``finish_reason`` and ``stop_reason`` if any.
@@ -141,7 +133,8 @@ class TokenQueue:
         """
         if not isinstance(error, BaseException):
             raise TypeError(f"fail() takes an exception, not {error!r:.80}")
-        if isinstance(error, ENDS_OF_LOOPS) or not isinstance(error, FAILURES):
+        is_failure = isinstance(error, (Exception, KeyboardInterrupt, SystemExit))
+        if not is_failure or isinstance(error, ENDS_OF_LOOPS):
             cause, error = error, RuntimeError(f"the producer ended with {error!r:.80}")
             error.__cause__ = cause
         self._finish(error)
@@ -172,39 +165,38 @@ class TokenQueue:
             with self._lock:
                 if self._ids or not self._limit:
                     return self._take()
-                if self._reader is not None:
+                if self._waiting:
                     raise anyio.BusyResourceError("reading from")
-                self._reader = wait = Wakeup()
-            try:
-                await wait
-            finally:
-                with self._lock:
-                    if self._reader is wait:
-                        self._reader = None
-
-    async def aclose(self) -> None:
-        """Do what ``close`` does. The stream that reads the queue calls it."""
-        self.close()
+                self._waiting.append(wait := Wakeup())
+            await self._waited(wait)
 
     def close(self) -> None:
         """Reject further ids, and drop unread ones, because no stream reads them.
 
+        The stream that reads the queue calls it.
         ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
         """
         with self._lock:
             self._is_closed, self._limit = True, 0
             self._ids = []
-            self._wake(self._reader)
+            self._wake()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._limit else "ended"
         return f"<{type(self).__name__} {state}, {len(self._ids)} ids wait>"
 
+    async def _waited(self, wait: Wakeup) -> None:
+        try:
+            await wait
+        finally:
+            with self._lock, suppress(ValueError):  # it was removed if it was woken
+                self._waiting.remove(wait)
+
     # --- with the lock held
 
     def _wait_for_room(self, wait: bool, timeout: float | None) -> None:
         """Return when ids may be put."""
-        if self._limit and (not wait or is_in_event_loop()):
+        if self._limit and (not wait or running_loop() is not None):
             why = ", and put() must not wait in the thread of an event loop; await send() instead"
             message = f"the queue is full: {len(self._ids)} ids wait{why if wait else ''}"
             raise QueueFullError(message)
@@ -239,12 +231,12 @@ class TokenQueue:
         with self._lock:
             if self._limit:
                 self._end, self._limit = end, 0
-                self._wake(self._reader)
+                self._wake()
 
-    def _wake(self, reader: Wakeup | None = None) -> None:
-        """Wake the threads and tasks that wait for room, and the ``reader`` if it waits."""
+    def _wake(self) -> None:
+        """Wake the threads and tasks that wait."""
         self._room.notify_all()
-        for task in (*self._senders, reader):
-            if task is not None:
-                with suppress(RuntimeError):  # its event loop is closed
-                    task.wake()
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            with suppress(RuntimeError):  # its event loop is closed
+                task.wake()

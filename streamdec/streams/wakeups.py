@@ -30,7 +30,7 @@ class Wakeup:
 
     def wake(self) -> None:
         """End the wait. Raises RuntimeError if the event loop is closed."""
-        if _running() is self._loop.loop:
+        if running_loop() is self._loop.loop:
             self._event.set()
         else:
             self._loop.call_soon(self._event.set)
@@ -89,14 +89,14 @@ _of_thread = threading.local()
 
 def _this_loop() -> _Loop:
     """Return the event loop of this thread."""
-    running = _running()
+    running = running_loop()
     known: _Loop | None = getattr(_of_thread, "loop", None)
     if known is None or known.loop is not running:
         known = _of_thread.loop = _Loop(running)
     return known
 
 
-def _running() -> Any:
+def running_loop() -> Any:
     """Return what runs in this thread: a loop of asyncio, a token of trio, or None."""
     trio: Any = sys.modules.get("trio.lowlevel")
     if trio is not None:
@@ -107,20 +107,4 @@ def _running() -> Any:
 
 def runs_trio() -> bool:
     """Whether trio's event loop runs in this thread."""
-    return hasattr(_running(), "run_sync_soon")
-
-
-def is_in_event_loop() -> bool:
-    """Whether an event loop runs in this thread."""
-    return _running() is not None
-
-
-def is_cancelled() -> bool:
-    """Whether this task is being cancelled, and not just something that it waits for.
-
-    On trio this is always true, because nothing else raises a cancellation.
-    """
-    if runs_trio():
-        return True
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return hasattr(running_loop(), "run_sync_soon")

@@ -19,7 +19,6 @@ from fastokens._compat import _TokenizerShim
 from tokenizers import Tokenizer, decoders, models
 from tokenizers.decoders import DecodeStream
 
-from streamdec import SnapshotError
 from streamdec.compat import TokenizersDecodeStream, patch_decode_stream
 from tests.support.zoo import ZOO, shared_tokenizers
 
@@ -94,7 +93,7 @@ def test_a_prompt_that_ends_inside_a_character_is_not_output(
     "ids", [None, [], [0, 1], (0, 1), range(2), np.array([0, 1]), array.array("I", [1]), b"\0"]
 )
 def test_accepted_prompts(make: Any, tokenizer: Tokenizer, ids: Any) -> None:
-    for stream in (make(ids), make(ids=ids, skip_special_tokens=True), make(ids, None)):
+    for stream in (make(ids), make(ids=ids, skip_special_tokens=True)):
         assert stream.step(tokenizer, tokenizer.token_to_id("a")) == "a"
 
 
@@ -108,9 +107,6 @@ def test_accepted_prompts(make: Any, tokenizer: Tokenizer, ids: Any) -> None:
         (([1.0],), TypeError),
         (("ab",), TypeError),
         ((5,), TypeError),
-        (({1, 2},), TypeError),
-        ((iter([1]),), TypeError),
-        (({1: 2},), TypeError),
         ((None, 1), TypeError),
         ((None, "yes"), TypeError),
     ],
@@ -122,17 +118,12 @@ def test_rejected_prompts(make: Any, arguments: tuple[Any, ...], error: type[Exc
 
 
 @pytest.mark.parametrize("make", BOTH)
-def test_step_accepts_an_id_or_a_list(make: Any, tokenizer: Tokenizer) -> None:
-    a, b, emoji = (tokenizer.encode(text).ids for text in ("a", "b", "😀"))
+def test_step_accepts_an_id(make: Any, tokenizer: Tokenizer) -> None:
+    [a], [b] = (tokenizer.encode(text).ids for text in "ab")
     stream = make()
-    assert stream.step(tokenizer, a[0]) == "a"
-    assert stream.step(tokenizer=tokenizer, id=np.uint32(b[0])) == "b"
-    assert stream.step(tokenizer, [*a, *b]) == stream.step(tokenizer, (*a, *b)) == "ab"
-    assert stream.step(tokenizer, []) is None
-    assert stream.step(tokenizer, emoji[0]) is None
-    assert stream.step(tokenizer, emoji[1:]) == "😀"
+    assert stream.step(tokenizer, a) == "a"
+    assert stream.step(tokenizer=tokenizer, id=np.uint32(b)) == "b"
     assert stream.step(tokenizer, 4_000_000_000) is None, "unknown ids have no text"
-    assert stream.step(tokenizer, True) == tokenizer.decode([1])
 
 
 @pytest.mark.parametrize("make", BOTH)
@@ -153,7 +144,7 @@ def test_a_rejected_argument_changes_nothing(make: Any, tokenizer: Tokenizer, va
 @pytest.mark.parametrize("make", BOTH)
 @pytest.mark.parametrize("value", [None, "x", object()])
 def test_a_step_needs_a_tokenizer(make: Any, value: Any) -> None:
-    with pytest.raises(TypeError, match="Tokenizer"):
+    with pytest.raises(TypeError, match="okenizer"):
         make().step(value, 1)
 
 
@@ -171,37 +162,31 @@ def test_text_that_is_taken_back_is_an_invalid_prefix(make: Any) -> None:
     tokenizer.decoder = decoders.Decoder.custom(Fickle())
     stream = make()
     assert stream.step(tokenizer, 0) == "a"
-    for value in (2, [1, 2]):
-        with pytest.raises(Exception, match=r"^Invalid prefix encountered while decoding stream"):
-            stream.step(tokenizer, value)
-        if make is TokenizersDecodeStream:
-            assert stream._stream.num_tokens == 1, "of several ids none is taken"
+    with pytest.raises(Exception, match=r"^Invalid prefix encountered while decoding stream"):
+        stream.step(tokenizer, 2)
 
 
-def test_a_stream_continues_only_with_a_tokenizer_that_decodes_alike(tokenizer: Tokenizer) -> None:
+def test_a_stream_has_one_tokenizer(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("😀").ids
-    stream = TokenizersDecodeStream()
-    stream.step(tokenizer, ids[0])
-    with pytest.raises(SnapshotError):
-        stream.step(ZOO["wordpiece"](), ids[1])
-    twin = Tokenizer.from_str(tokenizer.to_str())
-    assert "".join(texts(stream, twin, ids[1:])) == "😀"
+    stream = TokenizersDecodeStream(ids[:1])
+    stream.step(tokenizer, ids[1])
+    with pytest.raises(ValueError, match="the same tokenizer object at each step"):
+        stream.step(Tokenizer.from_str(tokenizer.to_str()), ids[2])
+    assert "".join(texts(stream, tokenizer, ids[2:])) == "😀"
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("make", [each for each in BOTH if hasattr(each.values[0], "__copy__")])
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_copy_is_independent(
-    make: Any, copied: Callable[[Any], Any], steps: int, tokenizer: Tokenizer
-) -> None:
-    """Theirs too, since tokenizers 0.23."""
-    ids = tokenizer.encode("é😀").ids
-    prompt = tokenizer.encode("Größe").ids
-    stream = make(prompt)
+def test_a_copy_is_independent(make: Any, copied: Callable[[Any], Any], steps: int) -> None:
+    """Theirs too, since tokenizers 0.23. A token has a space if another is before it."""
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a"))
+    ids = [1, 0, 1]
+    stream = make([0])
     before = "".join(texts(stream, tokenizer, ids[:steps]))
     other = copied(stream)
-    stream.step(tokenizer, ids[0])
-    assert before + "".join(texts(other, tokenizer, ids[steps:])) == "é😀"
+    stream.step(tokenizer, 0)
+    assert before + "".join(texts(other, tokenizer, ids[steps:])) == " b a b"
 
 
 def test_the_prompt_is_taken_as_it_is_when_it_is_given(tokenizer: Tokenizer) -> None:
@@ -237,21 +222,13 @@ def test_the_patched_class_is_used_until_the_patch_is_undone(tokenizer: Tokenize
     patch = patch_decode_stream()
     assert place() is TokenizersDecodeStream
     assert not leaks(tokenizer)
+    with patch_decode_stream():
+        assert place() is TokenizersDecodeStream
+    assert place() is TokenizersDecodeStream
     patch.undo()
     assert place() is DecodeStream
     assert leaks(tokenizer)
     patch.undo()
-    assert place() is DecodeStream
-
-
-def test_undoing_the_last_patch_restores_the_library() -> None:
-    first, second, third = (patch_decode_stream() for _ in range(3))
-    first.undo()
-    first.undo()
-    assert place() is TokenizersDecodeStream
-    with third:
-        second.undo()
-        assert place() is TokenizersDecodeStream
     assert place() is DecodeStream
 
 

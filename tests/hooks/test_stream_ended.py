@@ -209,12 +209,15 @@ def test_an_unfinished_character_is_reported() -> None:
     assert not ended([0, HALF, REST]).ends_incomplete
 
 
-def test_a_resumed_stream_reports_only_its_own_part() -> None:
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_a_resumed_stream_reports_only_its_own_part(has_ids: bool) -> None:
     decoder = StopSequenceDecoder(TOKENIZER, StopConditions(stop="STOP"))
     decoder.step_batch([0, 99, 1, ST])
     with recording() as hook:
         again = StopSequenceDecoder.restore(TOKENIZER, decoder.snapshot())
-        assert "".join(chunk.text for chunk in iter_chunks([OH, 0, 1], again)) == "STOab"
+        chunks = [*iter_chunks([OH, 0, 1], again, return_token_ids=has_ids)]
+    assert "".join(chunk.text for chunk in chunks) == "STOab"
+    assert sum((chunk.token_ids for chunk in chunks), ()) == ((OH, 0, 1) if has_ids else ())
     (event,) = hook.streams
     assert (event.tokens, event.unknown_tokens, event.characters, event.chunks) == (3, 0, 5, 2)
     ended_already = pytest.warns(StreamdecWarning, match="has already ended")

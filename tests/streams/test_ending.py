@@ -206,11 +206,12 @@ async def test_an_error_of_closing_is_a_note_on_an_earlier_error(kind: Kind) -> 
     with pytest.raises(ValueError, match="out of range") as refused:
         await drained(kind.stream(bad, TOKENIZER))
     assert refused.value.__notes__ == NOTES
-    left = kind.engine([A], close_error=BoomError("cannot close"))
-    with pytest.raises(BoomError, match="mine") as mine:
-        async with kind.stream(left, TOKENIZER):
-            raise BoomError("mine")
-    assert mine.value.__notes__ == NOTES
+    for own in (BoomError("mine"), KeyboardInterrupt("mine")):
+        left = kind.engine([A], close_error=BoomError("cannot close"))
+        with pytest.raises(type(own), match="mine") as mine:
+            async with kind.stream(left, TOKENIZER):
+                raise own
+        assert mine.value.__notes__ == NOTES
 
 
 async def test_an_iterator_is_closed_although_on_stop_raises(kind: Kind) -> None:

@@ -399,12 +399,12 @@ def test_the_end_is_found_in_the_output_where_ids_gives_a_part_of_it() -> None:
         ("secret", "a str of length 6,"),
         (1.0, "1.0"),
         (None, "None"),
-        ({"text": "secret", "meta_info": {}}, r"a dict of \['meta_info', 'text'\]"),
+        ({"text": "secret", "meta_info": {}}, r"a dict with the fields \['meta_info', 'text'\]"),
         ({1, 2}, "a set,"),
         (SimpleNamespace(text="secret", _n=1), r"a SimpleNamespace with the fields \['text'\],"),
         (SimpleNamespace(outputs=5), r"a SimpleNamespace with the fields \['outputs'\],"),
         (RequestOutput([SimpleNamespace(text="secret")]), "RequestOutput"),
-        ({"token_ids": "secret"}, "a dict of"),
+        ({"token_ids": "secret"}, "a dict with"),
     ],
 )
 def test_the_error_for_an_output_without_ids_names_the_expected_forms(
@@ -519,10 +519,26 @@ FIELDS: dict[str, list[Any]] = {
 
 USUAL: dict[str, Callable[..., Any]] = {
     "dict": lambda **fields: {"token_ids": [0], **fields},
+    "no samples": lambda **fields: {"token_ids": [0], "outputs": None, **fields},
+    "nothing new": lambda **fields: {"token_ids_diff": None, "token_ids": [0], **fields},
     "sglang": lambda **fields: sglang(0) | fields,
     "dynamo": lambda **fields: {"token_ids": [0], "finish_reason": None, "index": 0, **fields},
     "vllm": lambda **fields: RequestOutput([Completion(**{"token_ids": [0], **fields})]),
+    "tensorrt": lambda **fields: RequestOutput(
+        [Grown(**{"token_ids": [9, 0], "token_ids_diff": [0], **fields})]
+    ),
+    "meta_info": lambda **fields: RequestOutput([Informed(**{"token_ids": [0], **fields})]),
 }
+
+
+@dataclass
+class Grown(Completion):
+    token_ids_diff: list[int] | None = None
+
+
+@dataclass
+class Informed(Completion):
+    meta_info: Any = None
 
 
 @pytest.mark.parametrize("kind", USUAL)
@@ -531,11 +547,33 @@ def test_an_output_that_differs_from_a_known_shape_is_read_as_any_output(
     kind: str, options: dict[str, Any]
 ) -> None:
     usual = USUAL[kind]
-    for name, values in [*FIELDS.items()][: 3 if kind == "vllm" else None]:
-        for value in values:
-            other = usual(**{name: value})
-            reader = check_fast_reader([usual(), usual(), other, usual(), other, other], **options)
-            assert reader.shape_type is type(usual())
+    fields = usual() if isinstance(usual(), dict) else vars(usual().outputs[0])
+    names = [name for name in FIELDS if name in fields or isinstance(usual(), dict)]
+    others = [usual(**{name: value}) for name in names for value in FIELDS[name]]
+    for other in [*others, RequestOutput([Result([1, 2], seen=1)])]:
+        outputs = [usual(), usual(), other, usual(), other, other, usual()]
+        reader = check_fast_reader(outputs, **options)
+        is_learnt = reader.shape_type is type(usual()) and reader.shape(usual()) is not None
+        assert is_learnt == (kind not in {"no samples", "nothing new", "meta_info"})
+
+
+@pytest.mark.parametrize("make", [sglang, vllm])
+def test_cumulative_outputs_of_a_known_shape_have_new_ids(make: Callable[..., Any]) -> None:
+    reader = check_fast_reader([make(*range(n)) for n in (1, 2, 2, 4, 5)], cumulative=True)
+    assert reader.num_seen == 5
+    ended = {"token_ids": [0], "finish_reason": "stop"}  # the ids of a stop were removed
+    assert not reader.parts(ended)[0]
+
+
+@pytest.mark.parametrize(("cumulative", "text"), [(False, "aaaa"), (True, "a")])
+def test_ids_is_called_for_outputs_of_the_shape_that_it_returns(
+    cumulative: bool, text: str
+) -> None:
+    outputs = [{"token_ids": [0, 1]}] * 4
+    chunks = iter_chunks(
+        outputs, TOKENIZER, ids=lambda _: {"token_ids": [0]}, cumulative=cumulative
+    )
+    assert "".join(chunk.text for chunk in chunks) == text
 
 
 def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
@@ -550,7 +588,7 @@ def check_fast_reader(outputs: Sequence[Any], **options: Any) -> OutputReader:
             else:
                 fast.num_seen += len(known)
                 found = known, None, None
-            assert found == outcome(general._read, output)
+            assert found == outcome(general.parts, output)
     return fast
 
 

@@ -21,7 +21,7 @@ from streamdec import (
     stream,
 )
 from streamdec.streams import DecoderOptions, async_closing
-from streamdec.streams.observers import TokenAttribution
+from streamdec.streams.reading import Stepper
 from tests.hooks.recording import recording
 from tests.streams.engines import Engine, drained
 
@@ -128,23 +128,27 @@ CHARACTERS = MockTokenizer.from_tokens(PARTS, [4])
 A, E4, BDA0, STOP, SKIPPED, BDA0S = range(6)
 
 
-def covered(ids: list[int], machine: TokenAttribution) -> list[tuple[str, tuple[int, ...]]]:
-    chunks = [machine.step(token_id) for token_id in ids]
-    return [(chunk.text, chunk.token_ids) for chunk in chunks]
-
-
 def test_a_running_decoder_covers_only_later_ids() -> None:
     decoder = StopSequenceDecoder(CHARACTERS, StopConditions(stop="STOP"))
     decoder.step_batch([E4, BDA0S])
-    machine = TokenAttribution(decoder)
+    machine = Stepper(decoder, return_token_ids=True)
     assert machine.step(A) == Chunk("Sa", token_ids=(A,))
     half = DecodeStream(CHARACTERS)
     half.step(E4)
-    assert TokenAttribution(half).step(BDA0) == Chunk("你", token_ids=(BDA0,))
+    assert Stepper(half, return_token_ids=True).step(BDA0) == Chunk("你", token_ids=(BDA0,))
     letters = MockTokenizer.from_tokens([b"a", b"b", b"c", b"d"])
     jailing = StopSequenceDecoder(letters, stop=["abcX", "bcdX"])
     jailing.step_batch([0, 1])
-    assert covered([2, 3], TokenAttribution(jailing)) == [("", ()), ("a", ())]
+    machine = Stepper(jailing, return_token_ids=True)
+    assert [machine.step(2), machine.step(3)] == [Chunk(), Chunk("a")]
+
+
+def test_ids_that_were_not_read_belong_to_no_chunk() -> None:
+    options: dict[str, Any] = {"stop": "STOP", "return_token_ids": True}
+    (chunk,) = iter_chunks([[A, STOP, A]], CHARACTERS, **options)
+    assert chunk == Chunk("a", "stop", "STOP", 1, (A, STOP))
+    failing = iter_chunks([[A, -1]], CHARACTERS, **options)
+    assert next(failing) == Chunk("a", token_ids=(A,))
 
 
 @pytest.mark.asyncio

@@ -111,7 +111,7 @@ async def test_a_reader_that_waits_is_woken(wake: str, is_thread: bool) -> None:
         group.start_soon(read)
         await anyio.wait_all_tasks_blocked()
         if wake == "close":
-            await feed.aclose()
+            feed.close()
         elif is_thread:
             await anyio.to_thread.run_sync(verbs[wake])
         else:
@@ -219,7 +219,7 @@ async def test_a_waiting_send_raises_when_the_queue_is_closed() -> None:
         group.start_soon(produce)
         group.start_soon(produce)
         await anyio.wait_all_tasks_blocked()
-        await feed.aclose()
+        feed.close()
     assert (feed.num_waiting, feed.closed) == (0, True)
     assert told == ["nothing can be put into the queue: its reader has closed it"] * 2
 
@@ -363,7 +363,7 @@ async def test_waiting_to_send_can_be_cancelled_and_nothing_was_put() -> None:
     feed.put(1)
     with anyio.move_on_after(0.01):
         await feed.send(2)
-    assert feed._senders == []
+    assert feed._waiting == []
     assert await anext(feed) == [1]
     assert feed.num_waiting == 0
     await feed.send(2)
