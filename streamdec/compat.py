@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 from tokenizers import decoders as _decoders
 
 from streamdec.core.decode_stream import DecodeStream
+from streamdec.core.token_ids import check_token_id
 from streamdec.errors import RewriteError
 from streamdec.mistakes import check_flag
 
@@ -40,9 +41,8 @@ class TokenizersDecodeStream:
 
     Unlike the library's class, it never outputs a prompt (the library does if the prompt ends
     inside a character), outputs text as soon as it is certain, and never raises "Invalid prefix
-    encountered" for a tokenizer whose joining rule is known. It takes one id at a step, and has one
-    tokenizer. As in the library there is no flush: text that is withheld after the last token is
-    lost.
+    encountered" for a tokenizer whose joining rule is known. It has one tokenizer. As in the
+    library there is no flush: text that is withheld after the last token is lost.
 
     Args:
         ids: The ids of the prompt; None for no prompt.
@@ -68,22 +68,24 @@ class TokenizersDecodeStream:
         self._prompt: array[int] = array("I", () if ids is None else map(index, ids))
         self._skip_special_tokens = check_flag("skip_special_tokens", skip_special_tokens)
 
-    def step(self, tokenizer: Tokenizer, id: SupportsIndex) -> str | None:  # noqa: A002 (the library's name)
+    def step(self, tokenizer: Tokenizer, id: SupportsIndex | list[int]) -> str | None:  # noqa: A002 (the library's name)
         """Return the text that ``id`` completes, or None if it completes no text.
 
         Args:
             tokenizer: The ``tokenizers.Tokenizer`` that decodes, the same one at each step. Only
                 between streams may tokens be added to it.
-            id: A token id.
+            id: A token id, or a list of ids.
 
         Raises TypeError if ``id`` is not an id or ``tokenizer`` not a tokenizer; ValueError for
         another tokenizer than before; RewriteError ("Invalid prefix encountered …", with which
         vLLM begins a new stream) if a tokenizer without a known rule changed text that was output.
-        After an error the stream is as it was before.
+        After an error the stream is as it was before the id.
         """
         if tokenizer is not self._tokenizer or self._stream is None:
             self._begin(tokenizer)
         try:
+            if isinstance(id, list):
+                return self._stream.feed([check_token_id(each) for each in id]) or None
             return self._step(id) or None
         except RewriteError as error:
             message = f"Invalid prefix encountered while decoding stream: {error}"

@@ -18,7 +18,7 @@ and the core need not import tokenizer libraries.
 ('embed it.', 'hi aa')
 >>> joined(TextRules(Concatenation(), replaces=(LiteralReplace("--", "-"),)), "a-", "-b")
 'a-b'
->>> all(isinstance(MockTokenizer(), kind) for kind in (TableDecoder, Tokenizer))
+>>> all(isinstance(MockTokenizer(), kind) for kind in (Encoder, TableDecoder, Tokenizer))
 True
 """
 
@@ -38,6 +38,7 @@ __all__ = [
     "Concatenation",
     "Decoder",
     "DecodingRule",
+    "Encoder",
     "Joined",
     "LiteralReplace",
     "Metaspace",
@@ -172,6 +173,30 @@ class TextRules:
 
 
 @runtime_checkable
+class Encoder(Protocol):
+    """Turns text into token ids.
+
+    ``add_special_tokens`` adds the special tokens that the tokenizer's template puts around a text
+    (BOS, ``[CLS]``). ``special`` says how to encode special tokens that the text itself spells
+    (:data:`~streamdec.encoding.Special`).
+    """
+
+    def encode(
+        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
+    ) -> Encoding:
+        """Encode ``text``; special tokens are added around it only when asked for.
+
+        Raises EncodeError for text that cannot be encoded or contains a forbidden special token,
+        TypeError if ``text`` is not a str, and ValueError for an unknown value of ``special``.
+        """
+
+    def encode_batch(
+        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
+    ) -> list[Encoding]:
+        """Encode each of ``texts`` as :meth:`encode` does, in order."""
+
+
+@runtime_checkable
 class Decoder(Protocol):
     """An object with ``decode``, which is streamed over a window of recent ids.
 
@@ -232,27 +257,8 @@ class TableDecoder(Decoder, Protocol):
 
 
 @runtime_checkable
-class Tokenizer(TableDecoder, Protocol):
-    """Encodes and decodes. Every backend of streamdec has this interface.
-
-    ``add_special_tokens`` adds the special tokens that the tokenizer's template puts around a text
-    (BOS, ``[CLS]``). ``special`` says how to encode special tokens that the text itself spells
-    (:data:`~streamdec.encoding.Special`).
-    """
-
-    def encode(
-        self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"
-    ) -> Encoding:
-        """Encode ``text``; special tokens are added around it only when asked for.
-
-        Raises EncodeError for text that cannot be encoded or contains a forbidden special token,
-        TypeError if ``text`` is not a str, and ValueError for an unknown value of ``special``.
-        """
-
-    def encode_batch(
-        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
-    ) -> list[Encoding]:
-        """Encode each of ``texts`` as :meth:`encode` does, in order."""
+class Tokenizer(Encoder, TableDecoder, Protocol):
+    """Encodes and decodes. Every backend of streamdec has this interface."""
 
     async def aencode(
         self, text: str, *, add_special_tokens: bool = False, special: Special = "parse"

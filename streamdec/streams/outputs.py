@@ -113,13 +113,15 @@ class OutputReader:
             or with its place among the ``outputs``.
     """
 
-    num_seen = 0
+    # These are read for each output. A field of an object is read faster if its class has none of
+    # the same name.
+    num_seen: int
     """How many ids outputs of the engine had."""
-    list_type: type | None = None
+    list_type: type | None
     """``list`` once lists are known to have new ids, so that ``parts`` need not be called."""
-    shape_type: type | None = None
+    shape_type: type | None
     """The type of the output whose shape was learnt."""
-    shape: Shape = staticmethod(no_shape)
+    shape: Shape
     """Returns the new ids of most outputs of ``shape_type``; None if ``parts`` must be called. Then
     add their number to ``num_seen``."""
     _last_seen: Ids = ()
@@ -133,6 +135,9 @@ class OutputReader:
         cumulative: bool = False,
         index: int | None = None,
     ) -> None:
+        self.num_seen = 0
+        self.list_type = self.shape_type = None
+        self.shape = no_shape
         self._ids = ids
         self._is_cumulative = cumulative
         self._index = index

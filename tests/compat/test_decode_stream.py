@@ -123,6 +123,7 @@ def test_step_accepts_an_id(make: Any, tokenizer: Tokenizer) -> None:
     stream = make()
     assert stream.step(tokenizer, a) == "a"
     assert stream.step(tokenizer=tokenizer, id=np.uint32(b)) == "b"
+    assert stream.step(tokenizer, [a, b, a]) == "aba"
     assert stream.step(tokenizer, 4_000_000_000) is None, "unknown ids have no text"
 
 

@@ -32,7 +32,7 @@ DOORS: dict[str, frozenset[str] | None] = {
     "streamdec.protocols": frozenset(
         {
             *("BPESuffix", "ByteFallback", "ByteLevel", "CTC", "Concatenation", "Decoder"),
-            *("DecodingRule", "Joined", "LiteralReplace"),
+            *("DecodingRule", "Encoder", "Joined", "LiteralReplace"),
             *("Metaspace", "RawBytes", "TableDecoder", "TextRules", "Tokenizer", "WordPiece"),
         }
     ),
