@@ -113,8 +113,7 @@ class OutputReader:
             or with its place among the ``outputs``.
     """
 
-    # These are read for each output. A field of an object is read faster if its class has none of
-    # the same name.
+    # Without defaults in the class, which would make these slower to read.
     num_seen: int
     """How many ids outputs of the engine had."""
     list_type: type | None
@@ -135,9 +134,8 @@ class OutputReader:
         cumulative: bool = False,
         index: int | None = None,
     ) -> None:
-        self.num_seen = 0
         self.list_type = self.shape_type = None
-        self.shape = no_shape
+        self.num_seen, self.shape = 0, no_shape
         self._ids = ids
         self._is_cumulative = cumulative
         self._index = index

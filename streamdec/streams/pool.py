@@ -22,9 +22,7 @@ from streamdec.streams.reading import Stepper, take_chunk
 __all__ = ["DecoderPool", "Sink"]
 
 RequestId = str | int
-MUST_BE_PLAIN = (
-    "a sink must be a plain function, {} {!r:.80}; write to a queue or to a transport in it"
-)
+MUST_BE_PLAIN = "a sink must be a plain function, {} {!r:.80}; write to a queue or transport in it"
 
 Sink = Callable[[Chunk], object]
 """Takes the chunks of one request: each that has text, and the last."""

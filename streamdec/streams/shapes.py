@@ -46,20 +46,24 @@ def shape_of(output: Any, sample: Any, name: str, chosen: int | None) -> Shape:
 
 
 def _shape_of_dict(output: dict[str, Any], name: str, chosen: int | None) -> Shape:
-    """Return the reader of dicts with the same keys, such as those of SGLang."""
-    keys = {*output}
-    has_reason, has_about = "finish_reason" in keys, "meta_info" in keys
-    has_index = "index" in keys
+    """Return the reader of dicts with the same keys in the same order, such as SGLang's."""
+    keys, size = [*output], len(output)
+    has_reason, has_about, has_index = map(keys.count, ("finish_reason", "meta_info", "index"))
+    has_others = size > 1 + has_reason + has_about + has_index
 
     def read(output: Any) -> list[Any] | None:
-        if output.keys() != keys or (has_reason and output["finish_reason"] is not None):
-            return None
-        if has_about:
-            about = output["meta_info"]
-            if type(about) is not dict or about.get("finish_reason") is not None:
+        try:
+            ids = output[name]
+            if has_reason and output["finish_reason"] is not None:
                 return None
-        ids = output[name]
-        is_alike = not has_index or output["index"] is chosen
+            if has_about:
+                about = output["meta_info"]
+                if type(about) is not dict or about.get("finish_reason") is not None:
+                    return None
+            is_alike = not has_index or output["index"] is chosen
+        except KeyError:
+            return None
+        is_alike = is_alike and ([*output] == keys if has_others else len(output) == size)
         return ids if is_alike and type(ids) is list else None
 
     return read

@@ -235,7 +235,6 @@ def _give_up(source: object) -> None:
 
 # --- the source -----------------------------------------------------------------------------------
 
-
 SLOW_NEXT = 0.005
 """Seconds: a plain source that takes longer for an output is one that computes."""
 
@@ -305,12 +304,14 @@ async def _chunks(
                             yield chunk
                         left -= min(size, most)
                         if left <= 0:
-                            left = await _rest()
+                            await checkpoint()
+                            left = MAX_TOKENS_AT_ONCE
                     if reading.last is not None:
                         break
                     left -= 1  # an output without ids
                     if left <= 0:
-                        left = await _rest()
+                        await checkpoint()
+                        left = MAX_TOKENS_AT_ONCE
                     continue
                 try:
                     chunk = step(ids[0]) if size == 1 else feed(ids)
@@ -329,15 +330,10 @@ async def _chunks(
                 yield chunk
             left -= size
             if left <= 0:
-                left = await _rest()
+                await checkpoint()
+                left = MAX_TOKENS_AT_ONCE
         else:
             reading.end_with_source()
     for last in reading.take():
         yield last
     reading.raise_errors(reading.error)
-
-
-async def _rest() -> int:
-    """Let other tasks run. Return the number of tokens until the next time."""
-    await checkpoint()
-    return MAX_TOKENS_AT_ONCE

@@ -173,8 +173,8 @@ class TokenQueue:
     def close(self) -> None:
         """Reject further ids, and drop unread ones, because no stream reads them.
 
-        The stream that reads the queue calls it.
-        ``put`` and ``send`` then raise FinishedError, also those that wait. Any thread may call it.
+        The stream that reads the queue calls it; any thread may. ``put`` and ``send`` then raise
+        FinishedError, also those that wait.
         """
         with self._lock:
             self._is_closed, self._limit = True, 0
