@@ -84,6 +84,7 @@ def test_letters_of_added_tokens_of_a_byte_level_model_are_letters() -> None:
     assert nameless.decode([0]) == "[EMPTY_0]"  # as llama.cpp names it
 
 
+LOWERS, STRIPS = "normalizer.lowercase", "normalizer.strip_accents"
 BERT: dict[str, Any] = {
     "model": "bert",
     "tokens": ["[UNK]", "[CLS]", "[SEP]", "▁hello", "s", "▁there", "▁!", "<tool>"],
@@ -105,6 +106,27 @@ def test_a_model_of_bert_encodes() -> None:
         ours.encode("hello[SEP]", special="forbid")
 
 
+def test_words_of_bert_are_matched_as_in_llama_cpp() -> None:
+    """U+2581 is a letter of the text as well, and tokens of each type continue words."""
+    tokens = ["[UNK]", "[CLS]", "[SEP]", "▁a", "▁", "b", "▁▁c", "END", "▁STOP", "▁end"]
+    ours = made(
+        **BERT | {"tokens": tokens, "token_type": [3, 3, 3, 1, 1, 1, 1, 3, 3, 1], LOWERS: False}
+    )
+    rows = {
+        "a▁ab▁": ["▁a", "▁a", "b", "▁"],
+        "▁c": ["▁▁c"],
+        "b▁▁c": ["▁", "b", "▁▁c"],
+        "end END": ["▁end", "END"],
+        "aEND": ["▁a", "END"],
+        "STOP": ["▁STOP"],
+    }
+    for text, found in rows.items():
+        assert [ours.id_to_token(i) for i in ours.encode(text)] == found
+    for text, name in (("aEND", "END"), ("STOP", "▁STOP")):
+        with pytest.raises(EncodeError, match=f"cannot encode as ordinary text: '{name}'"):
+            ours.encode(text, special="text")
+
+
 CASED = BERT | {
     "tokens": [
         *("[UNK]", "[CLS]", "[SEP]", "▁There", "▁e", "▁e\u0301"),
@@ -112,7 +134,6 @@ CASED = BERT | {
     ],
     "token_type": [3, 3, 3, *[1] * 6],
 }
-LOWERS, STRIPS = "normalizer.lowercase", "normalizer.strip_accents"
 
 
 @pytest.mark.parametrize(
@@ -221,6 +242,62 @@ def test_merges_that_may_differ_are_warned_of(
         assert made(**changes).encodes == "yes"
     texts = [str(warning.message) for warning in found if "some texts" in str(warning.message)]
     assert [message in text for text in texts] == [True] * bool(message)
+
+
+SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END"]
+BESIDE = BYTE_LEVEL | {
+    "tokens": [*ALPHABET, "he", *SPECIAL],
+    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3],
+    "merges": ["h e"],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "special", "found"),
+    [
+        ("", "<a><b><c><d>", "parse", ["<a>", "<b><c><d>"]),  # the longest one comes first
+        ("", "<a><b><c>", "parse", ["<a><b>", *"<c>"]),
+        ("", "<a> <x>", "text", [*"<a>", " <x>"]),
+        ("", "<a> <x>", "parse", ["<a>", " <x>"]),
+        ("", "aENDa", "parse", [*"a", "END", *"a"]),
+        ("", " </s> <a> ", "parse", ["Ġ", "</s>", "Ġ", "<a>", "Ġ"]),
+        ("My Phi-3 mini", " </s> \r<a> \xa0", "parse", ["Ġ", "</s>", "<a>", "Â", "ł"]),
+    ],
+)
+def test_special_tokens_are_found_as_in_llama_cpp(
+    model: str, text: str, special: Any, found: list[str]
+) -> None:
+    ours = made({"general.name": model}, **BESIDE)
+    ids = ours.encode(text, special=special).ids
+    assert [ours.id_to_token(i) for i in ids] == found
+
+
+@pytest.mark.parametrize("others", [{"general.name": "Modern-BERT"}, {}])
+def test_the_mask_of_some_models_removes_the_space_before_it(others: dict[str, str]) -> None:
+    tokens = ["[MASK]" if others else "<mask>", "he", *ALPHABET]
+    pre = "modern-bert" if others else "jina-v2-code"
+    changes = {"tokens": tokens, "token_type": [3] + [1] * 257, "pre": pre}
+    ours = made(others, **BESIDE | changes)
+    assert ours.encode(f"a \n{tokens[0]} ").tokens == ("a", tokens[0], "Ġ")
+
+
+def test_special_tokens_without_a_defined_order_are_warned_of() -> None:
+    """llama.cpp sorts them by length with a sort that is not stable."""
+    changes = BESIDE | {
+        "tokens": [*ALPHABET, "he", "<a<b", "a<bc", "<a>a"],
+        "token_type": [1] * 257 + [3] * 3,
+    }
+    with pytest.warns(StreamdecWarning, match=r"'<a<b' \(257\) and 'a<bc' \(258\) overlap"):
+        assert made(**changes).encodes == "yes"
+    changes["tokens"][-2] = "b<abc"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StreamdecWarning)
+        assert made(**changes).encodes == "yes"
+    changes["tokens"][-2:] = ["a>a>", "a>a<"]  # the first one ends as both begin
+    with pytest.warns(StreamdecWarning, match=r"'a>a>' \(258\) and 'a>a<' \(259\) overlap"):
+        assert made(**changes).encodes == "yes"
+    changes["tokens"][-1] = 257 * "a"
+    assert "a special token of 257 characters" in made(**changes).encodes
 
 
 def test_only_bos_and_eos_are_added_to_a_byte_level_model() -> None:
