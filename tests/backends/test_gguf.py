@@ -451,6 +451,26 @@ def test_a_text_is_cut_as_by_the_tokenizer_of_a_real_model(folder: str, pre: str
             assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
 
 
+@pytest.mark.parametrize(
+    ("names", "text", "merge", "is_one_part"),
+    [
+        ("gpt-4o tekken", "a\u0301<b", "< b", False),  # \u0301< is a part
+        ("llama-bpe qwen2 qwen35 gpt-4o bailingmoe seed-coder", "'\u017fx", "¿ x", True),
+        ("kimi-k2", "camelCase", "l C", True),
+        ("gpt-4o tekken", "camelCase", "l C", False),
+        ("deepseek-coder", "\u2028<", "¨ <", True),
+    ],
+)
+def test_a_text_is_cut_as_in_llama_cpp(
+    names: str, text: str, merge: str, *, is_one_part: bool
+) -> None:
+    """Whose regexes are not those of the models' own tokenizers."""
+    changes = {"tokens": [*ALPHABET, merge.replace(" ", "")], "token_type": [1] * 257}
+    for pre in names.split():
+        ours = made(**BYTE_LEVEL | changes | {"merges": [merge], "pre": pre})
+        assert (256 in ours.encode(text)) == is_one_part
+
+
 RWKV = {
     "model": "rwkv",
     "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "he", r"\n\n", r"\t\\"],
