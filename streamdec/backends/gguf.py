@@ -54,7 +54,8 @@ _PREFIX = "tokenizer.ggml."
 _MODEL = ("general.name", "general.architecture")
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
-_ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
+_IS_ESCAPED = re.compile(r"(?:[^\\]|\\x[0-9a-f]{2}|\\[^x])*", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
 _CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _ROLES = {
@@ -127,7 +128,9 @@ class GGUFTokenizer(BaseTokenizer):
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._names = {i: text or f"[EMPTY_{i}]" for i, text in texts}
-        self._types = types_of(data, self._ids_by_name, len(self._names))
+        self._types, doubts = types_of(data, self._ids_by_name, len(self._names))
+        for doubt in doubts:
+            warn(f"{self.name!r}: {doubt}")
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
@@ -158,7 +161,10 @@ class GGUFTokenizer(BaseTokenizer):
                 warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         self._lowercases = data.get("normalizer.lowercase", True)
         self._strips_accents = data.get("normalizer.strip_accents", self._lowercases)
-        # Invalid byte tokens are found here, not in the middle of a stream.
+        # Invalid tokens are found here, not in the middle of a stream.
+        escaped = self._names.values() if self._kind == "rwkv" else ()
+        if wrong := [text for text in escaped if not _IS_ESCAPED.fullmatch(text)]:
+            raise ValueError(f"the token {wrong[0]!r:.40} has a malformed escape")
         self._bytes = {i: _byte(self._names[i]) for i in self._of_type(BYTE)}
 
     def _warn_of_letters(self) -> None:

@@ -195,6 +195,11 @@ def test_a_token_of_a_gap_is_skipped_unless_the_file_says_which_it_is() -> None:
     assert made(**changes).is_skipped(0)
     assert not made(**changes, fim_sep_token_id=5).is_skipped(0)
     assert made(**changes, fim_sep_token_id=5000).is_skipped(0)
+    changes["tokens"][:2] = ["<PRE>", "<|fim_prefix|>"]
+    with pytest.warns(StreamdecWarning, match=r"skips one of .* '<\|fim_prefix\|>', '<PRE>'"):
+        made(**changes)
+    changes["tokens"][:2] = ["</s>", "<|plamo:eos|>"]
+    assert [made(**changes | {"eos_token_id": i}).is_skipped(0) for i in (1, 7)] == [False, True]
 
 
 def test_a_token_of_the_undefined_type_has_no_text() -> None:
@@ -393,6 +398,10 @@ def test_an_unknown_way_of_splitting_is_warned_of_and_refused() -> None:
         ({"add_bos_token": 1}, "add_bos_token is 1, not a bool"),
         ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token has the unknown type -1"),
         ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token has the unknown type 7"),
+        *(
+            ({"model": "rwkv", "tokens": [text], "token_type": [1]}, "has a malformed escape")
+            for text in ("\\x4A", "\\xz0", "a\\")
+        ),
     ],
 )
 def test_a_malformed_file_is_named_with_its_fault(changes: dict[str, Any], message: str) -> None:
