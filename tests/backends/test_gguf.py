@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import unicodedata
 import warnings
@@ -249,60 +250,61 @@ def test_merges_that_may_differ_are_warned_of(
     assert [message in text for text in texts] == [True] * bool(message)
 
 
-SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END"]
+SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END", "<mask>", "[MASK]"]
 BESIDE = BYTE_LEVEL | {
     "tokens": [*ALPHABET, "he", *SPECIAL],
-    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3],
+    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3, 3, 3],
     "merges": ["h e"],
 }
 
 
 @pytest.mark.parametrize(
-    ("model", "text", "special", "found"),
+    ("model", "pre", "text", "special", "found"),
     [
-        ("", "<a><b><c><d>", "parse", ["<a>", "<b><c><d>"]),  # the longest one comes first
-        ("", "<a><b><c>", "parse", ["<a><b>", *"<c>"]),
-        ("", "<a> <x>", "text", [*"<a>", " <x>"]),
-        ("", "<a> <x>", "parse", ["<a>", " <x>"]),
-        ("", "aENDa", "parse", [*"a", "END", *"a"]),
-        ("", " </s> <a> ", "parse", ["Ġ", "</s>", "Ġ", "<a>", "Ġ"]),
-        ("My Phi-3 mini", " </s> \r<a> \xa0", "parse", ["Ġ", "</s>", "<a>", "Â", "ł"]),
+        ("", "gpt-2", "<a><b><c><d>", "parse", ["<a>", "<b><c><d>"]),  # the longest comes first
+        ("", "gpt-2", "<a><b><c>", "parse", ["<a><b>", *"<c>"]),
+        ("", "gpt-2", "<a> <x>", "text", [*"<a>", " <x>"]),
+        ("", "llama-bpe", "heENDa", "parse", ["he", "END", "a"]),
+        ("", "llama-bpe", "heENDa", "text", ["he", *"ENDa"]),
+        ("", "gpt-2", " </s> <mask>", "parse", ["Ġ", "</s>", "Ġ", "<mask>"]),
+        ("My Phi-3", "gpt-2", " </s> \r<a> \xa0", "parse", ["Ġ", "</s>", "<a>", "Â", "ł"]),
+        ("Modern-BERT", "gpt-2", "a \n[MASK] ", "parse", ["a", "[MASK]", "Ġ"]),
+        ("", "jina-v2-code", "a \n<mask> ", "parse", ["a", "<mask>", "Ġ"]),
     ],
 )
 def test_special_tokens_are_found_as_in_llama_cpp(
-    model: str, text: str, special: Any, found: list[str]
+    model: str, pre: str, text: str, special: Any, found: list[str]
 ) -> None:
-    ours = made({"general.name": model}, **BESIDE)
-    ids = ours.encode(text, special=special).ids
-    assert [ours.id_to_token(i) for i in ids] == found
+    ours = made({"general.name": model}, **BESIDE | {"pre": pre})
+    assert [ours.id_to_token(i) for i in ours.encode(text, special=special)] == found
 
 
-@pytest.mark.parametrize("others", [{"general.name": "Modern-BERT"}, {}])
-def test_the_mask_of_some_models_removes_the_space_before_it(others: dict[str, str]) -> None:
-    tokens = ["[MASK]" if others else "<mask>", "he", *ALPHABET]
-    pre = "modern-bert" if others else "jina-v2-code"
-    changes = {"tokens": tokens, "token_type": [3] + [1] * 257, "pre": pre}
-    ours = made(others, **BESIDE | changes)
-    assert ours.encode(f"a \n{tokens[0]} ").tokens == ("a", tokens[0], "Ġ")
+def test_a_control_token_that_is_a_word_of_the_model_is_never_ordinary_text() -> None:
+    """With ``llama-bpe`` a word that is a token is not merged from smaller ones."""
+    ours = made(**BESIDE | {"pre": "llama-bpe"})
+    for special in ("text", "forbid"):
+        with pytest.raises(EncodeError, match="'END'"):
+            ours.encode("END", special=special)
 
 
-def test_special_tokens_without_a_defined_order_are_warned_of() -> None:
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["<a<b", "a<bc", "<a>a"], r"'<a<b' \(257\) and 'a<bc' \(258\) overlap"),
+        (["<|>", "a>a>", "a>a<"], r"'a>a>' \(258\) and 'a>a<' \(259\) overlap"),
+        (["<a<b", "b<abc", "<a>a"], ""),
+    ],
+)
+def test_special_tokens_without_a_defined_order_are_warned_of(names: list[str], told: str) -> None:
     """llama.cpp sorts them by length with a sort that is not stable."""
-    changes = BESIDE | {
-        "tokens": [*ALPHABET, "he", "<a<b", "a<bc", "<a>a"],
-        "token_type": [1] * 257 + [3] * 3,
-    }
-    with pytest.warns(StreamdecWarning, match=r"'<a<b' \(257\) and 'a<bc' \(258\) overlap"):
-        assert made(**changes).encodes == "yes"
-    changes["tokens"][-2] = "b<abc"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", StreamdecWarning)
-        assert made(**changes).encodes == "yes"
-    changes["tokens"][-2:] = ["a>a>", "a>a<"]  # the first one ends as both begin
-    with pytest.warns(StreamdecWarning, match=r"'a>a>' \(258\) and 'a>a<' \(259\) overlap"):
-        assert made(**changes).encodes == "yes"
+    changes = {"tokens": [*ALPHABET, "he", *names], "token_type": [1] * 257 + [3] * 3}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert made(**BESIDE | changes).encodes == "yes"
+    texts = [str(each.message) for each in found]
+    assert [bool(re.search(told, text)) for text in texts] == [True] * bool(told)
     changes["tokens"][-1] = 257 * "a"
-    assert "a special token of 257 characters" in made(**changes).encodes
+    assert "a special token of 257 characters" in made(**BESIDE | changes).encodes
 
 
 def test_only_bos_and_eos_are_added_to_a_byte_level_model() -> None:
@@ -497,22 +499,6 @@ def test_a_model_of_rwkv_decodes() -> None:
         assert ours.decode([1 + byte for byte in text.encode()]) == text
     with pytest.raises(EncodeError, match=r"can decode but not encode: .*of the kind rwkv"):
         ours.encode("hello")
-
-
-def test_a_control_token_that_is_a_word_of_the_model_as_well() -> None:
-    """With ``llama-bpe`` a word that is a token is not merged from smaller ones."""
-    changes = BYTE_LEVEL | {
-        "pre": "llama-bpe",
-        "tokens": [*ALPHABET, "he", "END"],
-        "token_type": [1] * 257 + [3],
-        "merges": ["h e"],
-    }
-    ours = made(**changes)
-    assert ours.encode("heEND").ids[-1] == 257
-    for special in ("text", "forbid"):
-        with pytest.raises(EncodeError, match="'END'"):
-            ours.encode("END", special=special)
-    assert ours.encode("he END", special="text").ids
 
 
 # --- metadata -------------------------------------------------------------------------------------
