@@ -41,7 +41,7 @@ class SpecialNames:
 
     def parts(self, text: str, left_out: Container[int]) -> list[str | int]:
         """Divide ``text`` at the names of all tokens but those that are ``left_out``."""
-        parts: list[str | int] = [text] if text else []
+        parts: list[str | int] = [text]
         for name, token_id in self._names.items():
             if name in text and token_id not in left_out:
                 divided = (
@@ -60,7 +60,7 @@ class SpecialNames:
         parts: list[str | int] = []
         for part in texts:
             parts += [self._names[name], part]
-        return [part for part in parts[1:] if part != ""]
+        return parts[1:]
 
     def overlap(self) -> str:
         """Return two names for which the order of llama.cpp is not defined; empty without.

@@ -250,10 +250,10 @@ def test_merges_that_may_differ_are_warned_of(
     assert [message in text for text in texts] == [True] * bool(message)
 
 
-SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END", "<mask>", "[MASK]"]
+SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END", "<mask>", "[MASK]", "<s>"]
 BESIDE = BYTE_LEVEL | {
     "tokens": [*ALPHABET, "he", *SPECIAL],
-    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3, 3, 3],
+    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3, 3, 3, 3],
     "merges": ["h e"],
 }
 
@@ -267,8 +267,8 @@ BESIDE = BYTE_LEVEL | {
         ("", "llama-bpe", "heENDa", "parse", ["he", "END", "a"]),
         ("", "llama-bpe", "heENDa", "text", ["he", *"ENDa"]),
         ("", "gpt-2", " </s> <mask>", "parse", ["Ġ", "</s>", "Ġ", "<mask>"]),
-        ("My Phi-3", "gpt-2", " </s> \r<a> \xa0", "parse", ["Ġ", "</s>", "<a>", "Â", "ł"]),
-        ("Modern-BERT", "gpt-2", "a \n[MASK] ", "parse", ["a", "[MASK]", "Ġ"]),
+        ("My Phi-3", "gpt-2", "<s> </s> \r\xa0", "parse", ["<s>", "Ġ", "</s>", *"Âł"]),
+        ("Modern-BERT", "gpt-2", "\xa0 \n[MASK] ", "parse", ["Â", "ł", "[MASK]", "Ġ"]),
         ("", "jina-v2-code", "a \n<mask> ", "parse", ["a", "<mask>", "Ġ"]),
     ],
 )
@@ -292,19 +292,27 @@ def test_a_control_token_that_is_a_word_of_the_model_is_never_ordinary_text() ->
     [
         (["<a<b", "a<bc", "<a>a"], r"'<a<b' \(257\) and 'a<bc' \(258\) overlap"),
         (["<|>", "a>a>", "a>a<"], r"'a>a>' \(258\) and 'a>a<' \(259\) overlap"),
+        (["<|>", "a>a<", "a>a>"], r"'a>a>' \(259\) and 'a>a<' \(258\) overlap"),
         (["<a<b", "b<abc", "<a>a"], ""),
     ],
 )
 def test_special_tokens_without_a_defined_order_are_warned_of(names: list[str], told: str) -> None:
     """llama.cpp sorts them by length with a sort that is not stable."""
-    changes = {"tokens": [*ALPHABET, "he", *names], "token_type": [1] * 257 + [3] * 3}
+    tokens = [*ALPHABET, "he", *names]
+    changes = {"tokens": tokens, "token_type": [1] * 257 + [3] * 3}
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         assert made(**BESIDE | changes).encodes == "yes"
     texts = [str(each.message) for each in found]
     assert [bool(re.search(told, text)) for text in texts] == [True] * bool(told)
-    changes["tokens"][-1] = 257 * "a"
+    tokens[-1] = 257 * "a"
     assert "a special token of 257 characters" in made(**BESIDE | changes).encodes
+
+
+def test_the_first_of_equal_merges_counts() -> None:
+    changes = {"tokens": [*ALPHABET, "he", "ea"], "merges": ["h e", "e a", "h e"]}
+    ours = made(**BESIDE | {"token_type": [1] * 258} | changes)
+    assert ours.encode("hea").tokens == ("he", "a")
 
 
 def test_only_bos_and_eos_are_added_to_a_byte_level_model() -> None:
