@@ -136,43 +136,32 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         """Join the bytes of the pieces, which is faster than the library.
 
-        The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
+        The rules are needed for runs of bytes that are not UTF-8.
         """
         ids = checked_ids(token_ids).tolist()
         table = self._bytes[skip_special_tokens]
-        left_out = self._control if skip_special_tokens else {}
         try:
-            data = list(map(table.__getitem__, ids))
+            data = b"".join(map(table.__getitem__, ids))
         except IndexError:  # an id without a piece
             ids = [i for i in ids if i < self._size]
-            data = list(map(table.__getitem__, ids))
-        for place, token_id in enumerate(ids):
-            if token_id not in left_out:
-                data[place] = self._bytes_of_first.get(token_id, data[place])
-                if data[place] or self._stripped == 1:
-                    break
+            data = b"".join(map(table.__getitem__, ids))
         try:
-            text = b"".join(data).decode()
+            text = data.decode()
         except UnicodeDecodeError:
-            text = _SPACE  # so that the rules decode it
-        if _SPACE in text:
+            left_out = self._control if skip_special_tokens else {}
             return self._whole([self._pieces[i] for i in ids if i not in left_out])
-        return text
+        if not self._stripped:
+            return text
+        text = text.removeprefix(_SPACE) if self._stripped == 1 else text.lstrip(_SPACE)
+        return text.replace(_SPACE, " ")
 
     @cached_property
     def _bytes(self) -> tuple[list[bytes], list[bytes]]:
-        """The bytes of each piece inside a text, without and with skipping."""
-        found = [name.replace(_SPACE, " ").encode() for name in self._names.values()]
-        named = (i for i, name in self._names.items() if name.startswith("<0x"))
-        for i in (*self._control, *self._unknown, *named):
+        """The bytes of each piece, without and with skipping."""
+        found = [piece.encode() for piece in self._pieces]
+        for i in self._byte_ids():
             found[i] = self.token_bytes(i) or b""
         return found, [b"" if i in self._control else data for i, data in enumerate(found)]
-
-    @cached_property
-    def _bytes_of_first(self) -> dict[int, bytes]:
-        """The bytes of pieces that lose a space at the beginning of a text."""
-        spaced = ((i, piece) for i, piece in enumerate(self._pieces) if piece[:1] == _SPACE)
-        return {i: piece[1:].encode() for i, piece in spaced}
 
     @cached_property
     def _whole(self) -> Callable[[Sequence[str | bytes]], str]:
