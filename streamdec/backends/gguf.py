@@ -2,8 +2,8 @@
 
 In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. :mod:`streamdec.backends.gguf_metadata`
 reads the file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
-``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
-llama.cpp leaves that to its callers.
+``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD.
+A first space is removed as by ``llama_detokenize``, and also after a skipped token.
 
 A tokenizer of the library ``tokenizers`` is built from the file to encode: for ``llama`` from the
 scores of its pieces, for ``bert``, and for ``gpt2`` if the way to split a text is known by its name
@@ -139,7 +139,7 @@ class GGUFTokenizer(BaseTokenizer):
         for key in _FLAGS:
             if type(data.get(key, False)) is not bool:
                 raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
-        self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
+        self._strips = data.get("add_space_prefix", self._kind == "llama")
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._kind == "gpt2" and self._pre in CUTTING and CUTTING[self._pre].adds_bos

@@ -101,6 +101,8 @@ def test_a_model_of_bert_encodes() -> None:
     ours = made(**BERT)
     assert ours.encode("Héllos there!").ids == (3, 4, 5, 6)
     assert ours.encode("hello", add_special_tokens=True).ids == (1, 3, 2)
+    assert ours.decode([3, 4]) == " hellos"
+    assert made(**BERT, add_space_prefix=True).decode([3, 4]) == "hellos"
     assert ours.encode("hello[SEP]<tool>").ids == (3, 2, 7)
     assert 2 not in ours.encode("hello[SEP]", special="text").ids
     with pytest.raises(EncodeError, match=r"'\[SEP\]'"):
