@@ -24,7 +24,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
-from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of, unescaped
 from streamdec.backends.gguf_special import SpecialNames, ids_of
 from streamdec.backends.gguf_types import UNDEFINED, types_of
 from streamdec.encoding import Special
@@ -54,10 +54,7 @@ _PREFIX = "tokenizer.ggml."
 _MODEL = ("general.name", "general.architecture")
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
-_ESCAPED = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
-_IS_ESCAPED = re.compile(r"(?:[^\\]|\\x[0-9a-f]{2}|\\[^x])*", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
-_CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -162,9 +159,8 @@ class GGUFTokenizer(BaseTokenizer):
         self._lowercases = data.get("normalizer.lowercase", True)
         self._strips_accents = data.get("normalizer.strip_accents", self._lowercases)
         # Invalid tokens are found here, not in the middle of a stream.
-        escaped = self._names.values() if self._kind == "rwkv" else ()
-        if wrong := [text for text in escaped if not _IS_ESCAPED.fullmatch(text)]:
-            raise ValueError(f"the token {wrong[0]!r:.40} has a malformed escape")
+        for text in self._names.values() if self._kind == "rwkv" else ():
+            unescaped(text)
         self._bytes = {i: _byte(self._names[i]) for i in self._of_type(BYTE)}
 
     def _warn_of_letters(self) -> None:
@@ -229,7 +225,7 @@ class GGUFTokenizer(BaseTokenizer):
             return None
         kind = self._types[token_id]
         if self._kind == "rwkv":
-            return _unescaped(text)
+            return unescaped(text)
         if kind in (UNUSED, UNDEFINED):
             return b""
         if kind == BYTE:
@@ -386,6 +382,7 @@ class GGUFTokenizer(BaseTokenizer):
         tokenizer = Tokenizer(model)
         stages: list[normalizers.Normalizer] = [
             normalizers.Replace(Regex("[\x0b\x0c\x85]"), " "),  # as white space
+            normalizers.Replace(Regex(r"\p{Cf}"), ""),
             normalizers.BertNormalizer(lowercase=False, strip_accents=False),
         ]
         if self._strips_accents:
@@ -399,8 +396,10 @@ class GGUFTokenizer(BaseTokenizer):
             stages += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase()]
         tokenizer.normalizer = normalizers.Sequence(stages)
         begins = pre_tokenizers.Metaspace(_PHANTOM, prepend_scheme="always", split=False)
-        words = pre_tokenizers.BertPreTokenizer()
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, begins])
+        # Not a BertPreTokenizer, which has the punctuation of Unicode 8.
+        marks = pre_tokenizers.Split(Regex(r"[\p{P}$+<=>^`|~]"), "isolated")
+        words = pre_tokenizers.WhitespaceSplit()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, marks, begins])
         return tokenizer
 
     # --- the vocabulary ---------------------------------------------------------------------------
@@ -428,19 +427,6 @@ def _odd_scores(scores: Mapping[str, float]) -> str:
             if other != text and set(other) != set(text):
                 return f"its tokens {other!r:.40} and {text!r:.40} have the same score"
     return ""
-
-
-def _unescaped(text: str) -> bytes:
-    r"""Return the bytes of a token of the kind ``rwkv``.
-
-    In such a token, ``\x`` and two hexadecimal digits are a byte.
-    """
-    return _ESCAPED.sub(_unescape, text.encode())
-
-
-def _unescape(found: re.Match[bytes]) -> bytes:
-    digits, letter = found.groups()
-    return bytes.fromhex(digits.decode()) if digits else _CONTROLS.get(letter, letter)
 
 
 def _byte(name: str) -> bytes:

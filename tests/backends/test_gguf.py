@@ -122,6 +122,9 @@ def test_words_of_bert_are_matched_as_in_llama_cpp() -> None:
         "end END": ["▁end", "END"],
         "aEND": ["▁a", "END"],
         "STOP": ["▁STOP"],
+        # A mark, a letter that was one, and a format character, newer than the library's.
+        "a\u2e45a a\u166da": ["▁a", "[UNK]", "▁a", "[UNK]"],
+        "a\u0890b": ["▁a", "b"],
     }
     for text, found in rows.items():
         assert [ours.id_to_token(i) for i in ours.encode(text)] == found
