@@ -122,6 +122,7 @@ def test_words_of_bert_are_matched_as_in_llama_cpp() -> None:
         "end END": ["▁end", "END"],
         "aEND": ["▁a", "END"],
         "STOP": ["▁STOP"],
+        "end$": ["▁end", "[UNK]"],
         # A mark, a letter that was one, and a format character, newer than the library's.
         "a\u2e45a a\u166da": ["▁a", "[UNK]", "▁a", "[UNK]"],
         "a\u0890b": ["▁a", "b"],
@@ -475,6 +476,7 @@ def test_a_text_is_cut_as_by_the_tokenizer_of_a_real_model(folder: str, pre: str
         ("llama-bpe qwen2 qwen35 gpt-4o bailingmoe seed-coder", "'\u017fx", "¿ x", True),
         ("kimi-k2", "camelCase", "l C", True),
         ("gpt-4o tekken", "camelCase", "l C", False),
+        ("gpt-4o tekken", "!\n/", "Ċ /", True),
         ("deepseek-coder", "\u2028<", "¨ <", True),
     ],
 )
