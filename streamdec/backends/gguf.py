@@ -2,12 +2,13 @@
 
 In: a path. Out: a :class:`~streamdec.protocols.Tokenizer`. :mod:`streamdec.backends.gguf_metadata`
 reads the file. The bytes of a token are those that llama.cpp prints (``token_to_piece`` in its
-``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD;
-llama.cpp leaves that to its callers.
+``src/llama-vocab.cpp``). Invalid UTF-8 is decoded as in tiktoken, each maximal part as one U+FFFD.
+A first space is removed as by ``llama_detokenize``, and also after a skipped token.
 
 A tokenizer of the library ``tokenizers`` is built from the file to encode: for ``llama`` from the
 scores of its pieces, for ``bert``, and for ``gpt2`` if the way to split a text is known by its name
-(:mod:`streamdec.backends.gguf_cutting`). It must pass a trial. Other kinds only decode.
+(:mod:`streamdec.backends.gguf_cutting`). It must pass a trial. Other kinds only decode. Special
+tokens are found before that (:mod:`streamdec.backends.gguf_special`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
-from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of
+from streamdec.backends.gguf_metadata import numbers_of, read_metadata, strings_of, unescaped
+from streamdec.backends.gguf_special import SpecialNames, ids_of
 from streamdec.backends.gguf_types import UNDEFINED, types_of
-from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.encoding import Encoding, Special
+from streamdec.encoding import Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.folders.assembled import tokenizer_of_pieces
@@ -41,7 +42,6 @@ from streamdec.folders.sentencepiece_proto import (
     ModelProto,
     Piece,
 )
-from streamdec.hooks import suppressed
 from streamdec.locks import cached_property
 from streamdec.protocols import ByteLevel, RawBytes, TextRules
 from streamdec.tokenizers._base import BaseTokenizer
@@ -51,11 +51,10 @@ __all__ = ["GGUFTokenizer"]
 
 _KINDS = ("llama", "gpt2", "bert", "t5", "rwkv", "gemma4")
 _PREFIX = "tokenizer.ggml."
+_MODEL = ("general.name", "general.architecture")
 _SPACE = "\u2581"
 _BYTE_LEVEL = TextRules(ByteLevel())
-_ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _NAMED_BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")
-_CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _ROLES = {
     "bos_token": "bos",
     "eos_token": "eos",
@@ -78,8 +77,8 @@ _USUAL = {
     "t5": {"eos_token": 1, "unk_token": 2, "pad_token": 0},
 }
 """The roles of special tokens that llama.cpp assumes if the file does not say them."""
-_MERGED = (NORMAL, UNDEFINED, UNUSED, BYTE)
-"""The types of tokens that are merged; all others are found before a text is split."""
+_PHANTOM = "\ufffd"
+"""What begins a word of the kind ``bert``, in place of U+2581; no word has this character."""
 _FLAGS = (
     *("add_space_prefix", "add_bos_token", "add_eos_token"),
     *("normalizer.lowercase", "normalizer.strip_accents"),
@@ -109,8 +108,9 @@ class GGUFTokenizer(BaseTokenizer):
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
         path = Path(os.fsdecode(source))
-        found = read_metadata(path, lambda key: key.startswith(_PREFIX))
+        found = read_metadata(path, lambda key: key.startswith(_PREFIX) or key in _MODEL)
         self.name: str = str(path)
+        self._model = [str(found.pop(key, "")) for key in _MODEL]
         try:
             self._take({key.removeprefix(_PREFIX): value for key, value in found.items()})
         except (ValueError, TypeError) as error:
@@ -125,7 +125,9 @@ class GGUFTokenizer(BaseTokenizer):
         # llama.cpp names a token without text like this.
         texts = enumerate(strings_of(data, "tokens"))
         self._names = {i: text or f"[EMPTY_{i}]" for i, text in texts}
-        self._types = types_of(data, self._ids_by_name, len(self._names))
+        self._types, doubts = types_of(data, self._ids_by_name, len(self._names))
+        for doubt in doubts:
+            warn(f"{self.name!r}: {doubt}")
         self._scores = numbers_of(data, "scores")
         self._merges = strings_of(data, "merges")
         self._pre = str(data.get("pre", "default"))
@@ -134,7 +136,7 @@ class GGUFTokenizer(BaseTokenizer):
         for key in _FLAGS:
             if type(data.get(key, False)) is not bool:
                 raise ValueError(f"tokenizer.ggml.{key} is {data[key]!r:.40}, not a bool")
-        self._strips = data.get("add_space_prefix", self._kind in ("llama", "bert", "t5"))
+        self._strips = data.get("add_space_prefix", self._kind == "llama")
         # The defaults of llama.cpp.
         is_begun = self._kind in ("llama", "bert") or (
             self._kind == "gpt2" and self._pre in CUTTING and CUTTING[self._pre].adds_bos
@@ -156,7 +158,9 @@ class GGUFTokenizer(BaseTokenizer):
                 warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
         self._lowercases = data.get("normalizer.lowercase", True)
         self._strips_accents = data.get("normalizer.strip_accents", self._lowercases)
-        # Invalid byte tokens are found here, not in the middle of a stream.
+        # Invalid tokens are found here, not in the middle of a stream.
+        for text in self._names.values() if self._kind == "rwkv" else ():
+            unescaped(text)
         self._bytes = {i: _byte(self._names[i]) for i in self._of_type(BYTE)}
 
     def _warn_of_letters(self) -> None:
@@ -221,7 +225,7 @@ class GGUFTokenizer(BaseTokenizer):
             return None
         kind = self._types[token_id]
         if self._kind == "rwkv":
-            return _unescaped(text)
+            return unescaped(text)
         if kind in (UNUSED, UNDEFINED):
             return b""
         if kind == BYTE:
@@ -255,70 +259,67 @@ class GGUFTokenizer(BaseTokenizer):
         return f"no: {encoder}" if isinstance(encoder, str) else "yes"
 
     @cached_property
-    def _encoder(self) -> HuggingFaceTokenizer | str:
-        """What encodes; the reason if nothing does."""
+    def _encoder(self) -> Tokenizer | str:
+        """What encodes text without special tokens; the reason if nothing does."""
         split = f"(of the kind {self._kind}, split as {self._pre!r:.80})"
         is_known = self._kind != "gpt2" or self._pre in CUTTING
         if self._kind not in ("llama", "bert", "gpt2") or not is_known:
             return f"this file does not say how a text is split {split}"
+        build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
         try:
-            made = HuggingFaceTokenizer(self._library_tokenizer())
-            with suppressed:
-                fault = self._fault_of(made)
+            made = build[self._kind]()
+            fault = self._fault_of(made)
+            overlap = self._special.overlap()
         except (TokenizerLibraryError, ValueError) as error:
             fault = str(error.__cause__ or error)
         if fault:
             return f"{fault} {split}"
-        if self._kind == "llama":
-            ids = self._of_type(*_MERGED)
-            if why := _odd_scores({self._names[i]: self._scores[i] for i in ids}):
-                warn(f"{self.name!r}: the ids of some texts may not be those of llama.cpp: {why}")
+        scores = dict(zip(self._names.values(), self._scores, strict=False))
+        odd = _odd_scores(scores) if self._kind == "llama" else ""
+        for why in filter(None, (odd, overlap)):
+            warn(f"{self.name!r}: the ids of some texts may not be those of llama.cpp: {why}")
         return made
 
-    def _library_tokenizer(self) -> Tokenizer:
-        """Return a tokenizer of this vocabulary. Raises ValueError if a part is missing."""
-        build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
-        tokenizer = build[self._kind]()
-        user_defined = [self._names[i] for i in self._of_type(USER_DEFINED)]
-        tokenizer.add_tokens([AddedToken(text, normalized=False) for text in user_defined])
-        tokenizer.add_special_tokens([self._names[i] for i in self._of_type(UNKNOWN, CONTROL)])
-        return tokenizer
-
-    def _fault_of(self, encoder: HuggingFaceTokenizer) -> str:
+    def _fault_of(self, encoder: Tokenizer) -> str:
         """Return the fault that a trial of ``encoder`` finds; empty if it finds none."""
         twice = next((i for i, t in self._names.items() if self._ids_by_name[t] != i), None)
         if twice is not None:
             return f"the token {self._names[twice]!r:.40} has two ids"
+        if self._kind == "bert":  # changes texts, and has no token for others
+            return ""
         spread = range(0, self.vocab_size, max(self.vocab_size // _TRIED, 1))
-        words = {i: self._names[i] for i in spread if self._types[i] == NORMAL}
-        if self._kind == "bert":
-            ids = {i: text[1:] for i, text in words.items() if text.startswith(_SPACE)}
-            plain = {i: text for i, text in ids.items() if text.isascii() and text.isalnum()}
-            if self._lowercases:
-                plain = {i: text for i, text in plain.items() if text == text.lower()}
-            wrong = [text for i, text in plain.items() if encoder.encode(text).ids != (i,)]
-            return f"the word {wrong[0]!r:.40} is encoded as other tokens" if wrong else ""
-        for text in [*SAMPLE_TEXTS, *(self.decode([i]) for i in words)]:
+        words = (self._decode([i], False) for i in spread if self._types[i] == NORMAL)
+        for text in (*SAMPLE_TEXTS, *words):
             expected = text.replace(_SPACE, " ") if self._kind == "llama" else text
-            if self.decode(encoder.encode(text).ids) != expected:
+            if self._decode(ids_of([text], encoder), False) != expected:
                 return f"the text {text!r:.40} is encoded as tokens of other text"
         return ""
 
-    def _all_ids(
-        self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
-    ) -> Sequence[Sequence[int] | bytes]:
-        encoder = self._working_encoder()
-        found = encoder._all_ids(texts, special, add_special_tokens=False)
-        before, after = self._added if add_special_tokens else ((), ())
-        return [[*before, *Encoding(ids), *after] for ids in found]
+    @cached_property
+    def _special(self) -> SpecialNames:
+        names = {self._names[i]: i for i in self._of_type(UNKNOWN, CONTROL, USER_DEFINED)}
+        model, architecture = self._model
+        return SpecialNames(names, model, architecture, self._pre)
 
-    def _working_encoder(self) -> HuggingFaceTokenizer:
+    def _ids(self, text: str, special: Special) -> list[int]:
+        left_out = () if special == "parse" else self._skipped_ids
+        ids = ids_of(self._special.parts(text, left_out), self._working_encoder())
+        if special != "parse":
+            unknown = self._roles.get("unk_token")
+            if found := sorted(self._skipped_ids.intersection(ids) - {unknown}):
+                shown = ", ".join(repr(self._names[i]) for i in found[:3])
+                what = "special tokens that its model cannot encode as ordinary text"
+                raise EncodeError(f"the text has {what}: {shown}")
+        return ids
+
+    def _working_encoder(self) -> Tokenizer:
         if isinstance(self._encoder, str):
             raise EncodeError(f"{self.name!r} can decode but not encode: {self._encoder}")
         return self._encoder
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        return self._working_encoder()._library_encode()
+        encoder = self._working_encoder()
+        return "tokenizers", lambda text: ids_of([text], encoder)
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:
@@ -334,13 +335,11 @@ class GGUFTokenizer(BaseTokenizer):
     def _pieces(self) -> Tokenizer:
         if len(self._scores) != len(self._names):
             raise ValueError(f"it has {len(self._scores)} scores for {len(self._names)} tokens")
-        rows = zip(self._names.values(), self._scores, self._types, strict=True)
-        pieces = [
-            Piece(text, score, NORMAL if kind in _MERGED else CONTROL) for text, score, kind in rows
-        ]
+        # llama.cpp merges tokens of each type.
+        rows = zip(self._names.values(), self._scores, strict=True)
         unknown = self._roles.get("unk_token")
         proto = ModelProto(
-            pieces,
+            [Piece(text, score, NORMAL) for text, score in rows],
             model_type=BPE,
             byte_fallback=True,
             unk_piece="" if unknown is None else self._names[unknown],
@@ -352,7 +351,8 @@ class GGUFTokenizer(BaseTokenizer):
     def _bpe(self) -> Tokenizer:
         if not self._merges:
             raise ValueError("it has no merges")
-        merges = [(left, right) for left, _, right in (m.partition(" ") for m in self._merges)]
+        parts = (merge.partition(" ") for merge in dict.fromkeys(self._merges))
+        merges = [(left, right) for left, _, right in parts]
         cutting = CUTTING[self._pre]
         model = guarded(models.BPE, self._ids_by_name, merges, ignore_merges=cutting.ignores_merges)
         tokenizer = Tokenizer(model)
@@ -364,23 +364,25 @@ class GGUFTokenizer(BaseTokenizer):
     def _word_piece(self) -> Tokenizer:
         """Return BERT's tokenizer.
 
-        The file writes continuations without ``##``, and words with U+2581.
+        The file writes words with U+2581, and continuations as they are. So llama.cpp puts U+2581
+        before each word of a text, and takes the longest token again and again.
         """
         if "unk_token" not in self._roles:
             raise ValueError("it has no unknown token")
-        names = [*self._names.values()]
-        for i in self._of_type(NORMAL, UNDEFINED, UNUSED):
-            text = self._names[i]
-            names[i] = text[1:] if text.startswith(_SPACE) else f"##{text}"
-        vocabulary = {name: i for i, name in reversed([*enumerate(names)])}
-        if len(vocabulary) < len(names):
-            raise ValueError("a word and another token have the same name")
-        unknown = names[self._roles["unk_token"]]
-        tokenizer = Tokenizer(
-            models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=2**31)
+        vocabulary = dict(self._ids_by_name)
+        for i, name in self._names.items():
+            if name.startswith(_SPACE):
+                vocabulary[_PHANTOM + name[1:]] = i
+        model = models.WordPiece(
+            vocabulary,
+            unk_token=self._names[self._roles["unk_token"]],
+            max_input_chars_per_word=2**31,
+            continuing_subword_prefix="",
         )
+        tokenizer = Tokenizer(model)
         stages: list[normalizers.Normalizer] = [
             normalizers.Replace(Regex("[\x0b\x0c\x85]"), " "),  # as white space
+            normalizers.Replace(Regex(r"\p{Cf}"), ""),
             normalizers.BertNormalizer(lowercase=False, strip_accents=False),
         ]
         if self._strips_accents:
@@ -393,7 +395,11 @@ class GGUFTokenizer(BaseTokenizer):
         if self._lowercases:
             stages += [normalizers.Replace("\u0130", "i"), normalizers.Lowercase()]
         tokenizer.normalizer = normalizers.Sequence(stages)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        begins = pre_tokenizers.Metaspace(_PHANTOM, prepend_scheme="always", split=False)
+        # Not a BertPreTokenizer, which has the punctuation of Unicode 8.
+        marks = pre_tokenizers.Split(Regex(r"[\p{P}$+<=>^`|~]"), "isolated")
+        words = pre_tokenizers.WhitespaceSplit()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, marks, begins])
         return tokenizer
 
     # --- the vocabulary ---------------------------------------------------------------------------
@@ -421,19 +427,6 @@ def _odd_scores(scores: Mapping[str, float]) -> str:
             if other != text and set(other) != set(text):
                 return f"its tokens {other!r:.40} and {text!r:.40} have the same score"
     return ""
-
-
-def _unescaped(text: str) -> bytes:
-    r"""Return the bytes of a token of the kind ``rwkv``.
-
-    In such a token, ``\x`` and two hexadecimal digits are a byte.
-    """
-    return _ESCAPED.sub(_unescape, text.encode())
-
-
-def _unescape(found: re.Match[bytes]) -> bytes:
-    digits, letter = found.groups()
-    return bytes.fromhex(digits.decode()) if digits else _CONTROLS.get(letter, letter)
 
 
 def _byte(name: str) -> bytes:

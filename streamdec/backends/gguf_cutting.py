@@ -1,9 +1,9 @@
 r"""How a text is split before BPE merges, by the name in a GGUF file.
 
 A file of the kind ``gpt2`` only names its regexes, in ``tokenizer.ggml.pre``. The names are
-llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp). The regexes here are those of the
-models' own tokenizers; llama.cpp rewrites them for a simpler regex engine. If there are several
-regexes, each one splits the parts that the previous one made.
+llama.cpp's (``src/llama-vocab.cpp`` of ggml-org/llama.cpp), and so is what the regexes match. Those
+of the models' own tokenizers treat some rare texts differently. If there are several regexes, each
+one splits the parts that the previous one made.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ class Cutting:
 
 
 _GPT2 = PLAIN[ENCODINGS["gpt2"].pattern]
-_LLAMA3 = ENCODINGS["llama3"].pattern
-_QWEN = ENCODINGS["qwen"].pattern
-_O200K = ENCODINGS["o200k_base"].pattern
-_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_SUFFIX = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _BEGIN, _SPACES = r"[^\r\n\p{L}\p{N}]?", r"\s*[\r\n]+|\s+(?!\S)|\s+"
-_TEKKEN = (
-    rf"{_BEGIN}{_UPPER}*{_LOWER}+|{_BEGIN}{_UPPER}+{_LOWER}*|\p{{N}}"
-    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
-)
+_REST = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
+_LLAMA3 = rf"{_SUFFIX}|{_BEGIN}\p{{L}}+|\p{{N}}{{1,3}}|{_REST}"
+_QWEN = rf"{_SUFFIX}|{_BEGIN}\p{{L}}+|\p{{N}}|{_REST}"
+_UPPER, _LOWER = r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]"
+_WORDS = (rf"{_BEGIN}{_UPPER}*{_LOWER}+", rf"{_BEGIN}{_UPPER}+{_LOWER}*")
+_REST_OF_CODE = _REST.replace(r"[\r\n]*", r"[\r\n/]*")
+_TEKKEN = rf"{_WORDS[0]}|{_WORDS[1]}|\p{{N}}|{_REST_OF_CODE}"
+_O200K = rf"{_WORDS[0]}{_SUFFIX}?|{_WORDS[1]}{_SUFFIX}?|\p{{N}}{{1,3}}|{_REST_OF_CODE}"
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ebef"
+_HAN += "\U0002f800-\U0002fa1f"
+_KIMI = rf"[{_HAN}]+|{_BEGIN}[\p{{L}}&&[^{_HAN}]]+{_SUFFIX}?|\p{{N}}{{1,3}}|{_REST}"
 _DEEPSEEK_WORDS = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}"
@@ -44,19 +48,15 @@ _DEEPSEEK_WORDS = (
 _DEEPSEEK3 = (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK_WORDS)
 _DEEPSEEK_CODER = (
     *(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
-    *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"),
+    *("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff&&[^\\s]]+", r"\p{N}"),
 )
 _BAILING = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
-    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+    rf"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|{_BEGIN}\p{{L}}+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
-_SEED = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+"
-    rf"|{_SPACES}"
-)
+_SEED = rf"{_SUFFIX}|{_BEGIN}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}"
 _QWEN35 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+    rf"{_SUFFIX}|{_BEGIN}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 )
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 _PUNCTUATION = r"[\p{P}$+<=>^~|`]+"
@@ -77,7 +77,7 @@ _BY_NAMES: Mapping[str, Cutting] = {
     "qwen35": Cutting((_QWEN35,)),
     "gpt-4o llama4 kanana2 talkie minimax-m2": Cutting((_O200K,)),
     "tekken": Cutting((_TEKKEN,), ignores_merges=True, adds_bos=True),
-    "kimi-k2": Cutting((ENCODINGS["kimi"].pattern,)),
+    "kimi-k2": Cutting((_KIMI,)),
     "deepseek-coder": Cutting(_DEEPSEEK_CODER),
     "deepseek-v3 hunyuan-dense joyai-llm hy_v4": Cutting(_DEEPSEEK3),
     "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2": Cutting(

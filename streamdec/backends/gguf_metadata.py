@@ -9,6 +9,7 @@ big-endian).
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,9 @@ MAX_ITEMS = 2**21
 _SCALARS = dict(zip((*range(8), 10, 11, 12), "BbHhIifBQqd", strict=True))
 """The struct format of each type of value; 7 is a bool."""
 _STRING, _ARRAY, _BOOL = 8, 9, 7
+_ESCAPED = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
+_IS_ESCAPED = re.compile(r"(?:[^\\]|\\x[0-9a-f]{2}|\\[^x])*", re.DOTALL)
+_CONTROLS = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class _Reader:
@@ -156,3 +160,19 @@ def numbers_of(data: dict[str, Any], key: str) -> list[float]:
     if not isinstance(found, list) or not all(type(item) in kinds for item in found):
         raise ValueError(f"tokenizer.ggml.{key} is not a list of numbers")
     return found
+
+
+def unescaped(text: str) -> bytes:
+    r"""Return the bytes of a token of the kind ``rwkv``.
+
+    In such a token, ``\x`` and two hexadecimal digits are a byte. Raises ValueError for other
+    escapes, which llama.cpp reads in its own way.
+    """
+    if not _IS_ESCAPED.fullmatch(text):
+        raise ValueError(f"the token {text!r:.40} has a malformed escape")
+    return _ESCAPED.sub(_unescape, text.encode())
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    digits, letter = found.groups()
+    return bytes.fromhex(digits.decode()) if digits else _CONTROLS.get(letter, letter)

@@ -8,7 +8,7 @@ turn or mark a gap, and shows those that structure a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamdec.folders.sentencepiece_proto import BYTE, CONTROL, NORMAL, USER_DEFINED
@@ -44,10 +44,13 @@ _GAPS = {
 _SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 
-def types_of(data: Mapping[str, Any], names: Mapping[str, int], size: int) -> list[int]:
-    """Return the types of ``size`` tokens; ``names`` are their ids by name.
+def types_of(
+    data: Mapping[str, Any], names: Mapping[str, int], size: int
+) -> tuple[list[int], list[str]]:
+    """Return the types of ``size`` tokens, and a phrase for each doubt about them.
 
-    Raises ValueError if the file has no tokens, or types that are not as many integers.
+    ``names`` are their ids by name. Raises ValueError if the file has no tokens, or types that are
+    not as many integers.
     """
     if not size:
         raise ValueError("the GGUF file has no tokens (tokenizer.ggml.tokens)")
@@ -59,23 +62,38 @@ def types_of(data: Mapping[str, Any], names: Mapping[str, int], size: int) -> li
     if strange := set(types) - {UNDEFINED, *range(NORMAL, BYTE + 1)}:
         raise ValueError(f"a token has the unknown type {min(strange)}")
     types = [*types]
-    for text, kind in _kinds(data, names).items():
+    gaps = [[text for text in texts if text in names] for texts in _gaps(data, len(names))]
+    doubts = [
+        f"llama.cpp skips one of the tokens {', '.join(map(repr, gap))}, and it is not said which"
+        for gap in gaps
+        if len(gap) > 1 and any(types[names[text]] != CONTROL for text in gap)
+    ]
+    for text, kind in _kinds(data, gaps, names).items():
         types[names[text]] = kind
-    return types
+    return types, doubts
 
 
-def _kinds(data: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, int]:
-    """Return the types of tokens that llama.cpp finds by their names."""
-    special = set(_ENDS)
+def _gaps(data: Mapping[str, Any], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the tokens for a gap of which the file has no id."""
     for keys, texts in _GAPS.items():
         ids = (data.get(f"{key}_token_id") for key in keys)
-        if not any(type(i) is int and 0 <= i < len(names) for i in ids):
-            special.update(texts)
+        if not any(type(i) is int and 0 <= i < size for i in ids):
+            yield texts
+
+
+def _kinds(
+    data: Mapping[str, Any], gaps: list[list[str]], names: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the types of tokens that llama.cpp finds by their names."""
+    special = _ENDS.union(*gaps)
     found = dict.fromkeys(special.intersection(names), CONTROL)
     found |= dict.fromkeys((text for text in _SHOWN if text in names), USER_DEFINED)
     has_call = "<|call|>" in found or "<|calls|>" in found
     if "<|end|>" in found and has_call and ("<|return|>" in found or "<|flush|>" in found):
         found["<|end|>"] = USER_DEFINED
-    if "</s>" in found and "<|tool_response>" in found:
+    roles = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
+    ends = [data.get(f"{role}_token_id") for role in roles]
+    is_plamo = names.get("<|plamo:eos|>", -1) in ends
+    if "</s>" in found and ("<|tool_response>" in found or is_plamo):
         found["</s>"] = NORMAL
     return found

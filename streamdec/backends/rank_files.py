@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
+from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.folders.folder_tokens import FolderTokens
 from streamdec.tokenizers._common import MAX_ID, guarded
 from streamdec.tokenizers._extras import library
@@ -92,8 +92,12 @@ def spec_of(
             raise TokenizerLoadError(f"{name}: not the rank file of {spec.name}: it is {is_of}")
         return spec
     code = "" if declared is None else declared.code
-    found += [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
-    if found:
+    guessed = [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
+    if not found and guessed:
+        what = f"auto_map names code of the folder, which is not run: {code!r:.80}"
+        how = f"It is taken for that of {guessed[0].name}, and may give other ids and text"
+        warn(f"{name}: {what}. {how}")
+    if found := found or guessed:
         return found[0]
     known = ", ".join(ENCODINGS)
     beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""
@@ -124,11 +128,18 @@ def with_declared(
     """Return ``spec`` with the special tokens of ``declared``."""
     first = max(ranks.values()) + 1
     special = dict(spec.special_tokens)
+    if spec.num_reserved and len(ranks) < first:
+        what = f"the code of {spec.name} counts its tokens, so special tokens begin at {len(ranks)}"
+        raise TokenizerLoadError(f"{name}: {what}, and its ranks go on to {first - 1}")
     if spec.code and special and min(special.values()) != first:
         what = f"its tokens end before {first}, and special tokens of {spec.name} begin at"
         raise TokenizerLoadError(f"{name}: {what} {min(special.values())}")
     special |= {f"<|reserved_token_{i}|>": i for i in range(first, first + spec.num_reserved)}
     tokens = {} if declared is None else declared.by_id()
+    end = first + spec.num_reserved
+    if spec.num_reserved and (beyond := [i for i in tokens if i >= end]):
+        what = f"declared tokens to which its code may give no ids: {beyond[:3]}"
+        warn(f"{name}: {what}. The code of {spec.name} has those below {end}")
     if tokens:
         by_id = {token_id: text for text, token_id in special.items()}
         by_id |= {token_id: token.content for token_id, token in tokens.items()}

@@ -10,9 +10,7 @@ Differences from the library:
 - A control piece has its name as text if special tokens are not skipped. In the library it never
   has text.
 - A character may continue after a skipped control piece.
-- If the model removes superfluous spaces, the library removes a space from each of the pieces that
-  begin a text. Here it is removed from the first piece only. If the model has byte pieces too, all
-  spaces at the beginning of the text are removed, also those of an unknown piece or a byte.
+- If the model removes spaces at the beginning of a text, bytes that spell U+2581 are a space.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import MAX_MODEL
 from streamdec.locks import cached_property
-from streamdec.protocols import ByteFallback, Metaspace, TextRules
+from streamdec.protocols import ByteFallback, LiteralReplace, TextRules
 from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans, character_spans
 from streamdec.tokenizers._common import checked_ids, fingerprint_of, guarded
 from streamdec.tokenizers._extras import library
@@ -110,8 +108,8 @@ class SentencePieceTokenizer(BaseTokenizer):
             is_surface = i in self._unknown and _SPACE in text
             if is_surface or (_NAMED_BYTE.fullmatch(text) and i not in is_byte):
                 raise self._refused(f"the rules here misread the text {text!r:.60}")
-        plain = [i for i in range(self._size) if i not in self._spaced]
-        sample = plain[:: max(len(plain) // _TRIED, 1)]
+        shown = [i for i in range(self._size) if i not in self._control and i not in is_byte]
+        sample = shown[:: max(len(shown) // _TRIED, 1)]
         for ids in (sample, *([i] for i in sample)):
             given, theirs = self._decode(ids, True), self._text(*ids)
             if given != theirs:
@@ -138,56 +136,32 @@ class SentencePieceTokenizer(BaseTokenizer):
     def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
         """Join the bytes of the pieces, which is faster than the library.
 
-        The rules are needed for runs of bytes that are not UTF-8 or that spell U+2581.
+        The rules are needed for runs of bytes that are not UTF-8.
         """
         ids = checked_ids(token_ids).tolist()
         table = self._bytes[skip_special_tokens]
-        left_out = self._control if skip_special_tokens else {}
         try:
-            data = list(map(table.__getitem__, ids))
+            data = b"".join(map(table.__getitem__, ids))
         except IndexError:  # an id without a piece
             ids = [i for i in ids if i < self._size]
-            data = list(map(table.__getitem__, ids))
-        if self._bytes_of_first:
-            first = next((n for n, i in enumerate(ids) if i not in left_out), None)
-            if first is not None:
-                data[first] = self._bytes_of_first.get(ids[first], data[first])
+            data = b"".join(map(table.__getitem__, ids))
         try:
-            text = b"".join(data).decode()
+            text = data.decode()
         except UnicodeDecodeError:
-            text = _SPACE  # so that the rules decode it
-        if _SPACE in text:
+            left_out = self._control if skip_special_tokens else {}
             return self._whole([self._pieces[i] for i in ids if i not in left_out])
-        return text.lstrip(" ") if self.rules.strip_left[1] else text
+        if not self._stripped:
+            return text
+        text = text.removeprefix(_SPACE) if self._stripped == 1 else text.lstrip(_SPACE)
+        return text.replace(_SPACE, " ")
 
     @cached_property
     def _bytes(self) -> tuple[list[bytes], list[bytes]]:
-        """The bytes of each piece inside a text, without and with skipping."""
-        found = [name.replace(_SPACE, " ").encode() for name in self._names.values()]
-        named = (i for i, name in self._names.items() if name.startswith("<0x"))
-        for i in (*self._control, *self._unknown, *named):
+        """The bytes of each piece, without and with skipping."""
+        found = [piece.encode() for piece in self._pieces]
+        for i in self._byte_ids():
             found[i] = self.token_bytes(i) or b""
         return found, [b"" if i in self._control else data for i, data in enumerate(found)]
-
-    @cached_property
-    def _bytes_of_first(self) -> dict[int, bytes]:
-        """The bytes of pieces that have others at the beginning of a text."""
-        rule = self.rules.rule
-        if isinstance(rule, ByteFallback) and rule.metaspace is None:
-            return {}
-        spaced = ((i, piece) for i, piece in enumerate(self._pieces) if _SPACE in piece)
-        return {i: piece.replace(_SPACE, "").encode() for i, piece in spaced}
-
-    @cached_property
-    def _spaced(self) -> frozenset[int]:
-        """Pieces that the library may decode otherwise at the beginning of a text."""
-        names = ((i, name.removeprefix(_SPACE)) for i, name in self._names.items())
-        spaced = (
-            i
-            for i, name in names
-            if name in ("", _SPACE) or _SPACE in name[:-1] or name.startswith("<0x")
-        )
-        return frozenset((*self._control, *self._unknown, *spaced))
 
     @cached_property
     def _whole(self) -> Callable[[Sequence[str | bytes]], str]:
@@ -196,15 +170,15 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _stripped(self) -> int:
         """The number of spaces that the library removes from the beginning of a text."""
+        others = {*self._control, *self._unknown, *self._byte_ids()}
+        names = {i: name for i, name in self._names.items() if i not in others}
         space = self._processor.PieceToId(_SPACE)
-        has_space = self.id_to_token(space) == _SPACE
-        names = self._names.items()
-        spaced = ([i] for i, name in names if name[:1] == _SPACE and name[1:2] not in ("", _SPACE))
-        letters = ([space, i] for i in range(self._size) if has_space and i not in self._spaced)
-        first = next(spaced, None) or next(letters, None)
+        spaced = ([i] for i, name in names.items() if name[:1] == _SPACE and name[1:2].isalnum())
+        letters = ([space, i] for i, name in names.items() if name[:1].isalnum())
+        first = next(spaced, None) or (next(letters, None) if space in names else None)
         if first is None or self._text(*first).startswith(" "):
             return 0
-        is_every = has_space and not self._text(space, space, *first).startswith(" ")
+        is_every = space in names and not self._text(space, space, *first).startswith(" ")
         return _EVERY if is_every else 1
 
     def _text(self, *token_ids: int) -> str:
@@ -214,11 +188,11 @@ class SentencePieceTokenizer(BaseTokenizer):
 
     @cached_property
     def rules(self) -> TextRules:
-        if self._stripped == _EVERY and next(self._byte_ids(), None) is None:
-            return TextRules(Metaspace(_SPACE))
-        if self._stripped == 1:
-            return TextRules(ByteFallback(Metaspace(_SPACE)))
-        return TextRules(ByteFallback(), (" ", _EVERY) if self._stripped else ("", 0))
+        if not self._stripped:
+            return TextRules(ByteFallback())
+        # Removed before it becomes a space: those of bytes and of unknown pieces stay.
+        replaces = (LiteralReplace(_SPACE, " "),)
+        return TextRules(ByteFallback(), (_SPACE, self._stripped), replaces)
 
     def piece(self, token_id: int) -> str | None:
         return self._pieces[token_id] if 0 <= token_id < self._size else None
@@ -226,9 +200,8 @@ class SentencePieceTokenizer(BaseTokenizer):
     @cached_property
     def _pieces(self) -> list[str]:
         """The piece of each id, for the rule."""
-        # The rule removes each U+2581 of the first piece, and the library only the first one.
-        rule = self.rules.rule
-        kept = 0 if isinstance(rule, ByteFallback) and rule.metaspace is None else 1
+        # The library removes only the first U+2581 of a piece.
+        kept = 1 if self._stripped else 0
         found = [name[:kept] + name[kept:].replace(_SPACE, " ") for name in self._names.values()]
         for i in (*self._control, *self._byte_ids()):
             found[i] = self._names[i]

@@ -192,6 +192,8 @@ class TiktokenTokenizer(BaseTokenizer):
     def _skipped_ids(self) -> frozenset[int]:
         tokens = {} if self._declared is None else self._declared.by_id()
         shown = {token.content for token in tokens.values() if not token.special}
+        if self._spec.num_reserved:  # its code skips only tokens that are declared
+            shown |= self._special_ids.keys() - {token.content for token in tokens.values()}
         return frozenset(i for name, i in self._special_ids.items() if name not in shown)
 
     @cached_property

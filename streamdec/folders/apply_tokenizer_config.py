@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, processors
 
@@ -69,11 +70,7 @@ def apply_config(
     if not_followed:
         what = "ids and text may differ from those of transformers"
         warn(f"{str(folder)!r}: {what}: {not_followed}")
-    if tokens.config.get(_CLEANS) and (
-        type(tokenizer.model).__name__ != "BPE" or tokens.config.get(_CLEANS_BPE)
-    ):
-        what = f"{_CLEANS} of tokenizer_config.json is not applied by decode"
-        warn(f"{str(folder)!r}: {what}; DecodeStream(..., {_CLEANS}=True) applies it")
+    warn_of_cleanup(folder, tokens.config, tokenizer)
     try:
         made = _made(tokenizer, content, tokens, before)
         if assembled is not None:
@@ -89,6 +86,14 @@ def apply_config(
     check_agreement(folder, tokens, table, refused=refused if tokens.is_remote else "")
     built_by = name if tokens.is_built else ""
     return made, TokenizerConfigChanges(tokens.files, built_by, not_followed)
+
+
+def warn_of_cleanup(folder: Path, config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+    """Warn if ``decode`` of transformers would clean up the text: ours does not."""
+    is_bpe = type(tokenizer.model).__name__ == "BPE"
+    if config.get(_CLEANS) and (not is_bpe or config.get(_CLEANS_BPE)):
+        what = f"{_CLEANS} of tokenizer_config.json is not applied by decode"
+        warn(f"{str(folder)!r}: {what}; DecodeStream(..., {_CLEANS}=True) applies it")
 
 
 def _made(

@@ -6,6 +6,7 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from streamdec.backends.hybrid import FastOptions, HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.folders.agreement import compare
-from streamdec.folders.folder_tokens import has_config
+from streamdec.folders.apply_tokenizer_config import warn_of_cleanup
+from streamdec.folders.folder_tokens import has_config, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
 from streamdec.loading.detect import Detected
@@ -146,9 +148,15 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {what}")
     from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
 
+    config = read_folder(folder).config
+    if config.get("split_special_tokens"):
+        warn(f"{str(folder)!r}: split_special_tokens of tokenizer_config.json is ignored")
+    with suppress(TokenizerLibraryError):  # LayoutLM encodes no plain text
+        guarded(given, "")  # SeamlessM4T changes what it puts around a text when it is called
     tokenizer = tokenizer_for(given)
     if not isinstance(tokenizer, HuggingFaceTokenizer):
         return TransformersTokenizer(given, folder)
+    warn_of_cleanup(folder, config, tokenizer._tokenizer)
     tokenizer.name, tokenizer._roles = str(folder), roles_of(given)
     return tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import unicodedata
 import warnings
@@ -84,6 +85,7 @@ def test_letters_of_added_tokens_of_a_byte_level_model_are_letters() -> None:
     assert nameless.decode([0]) == "[EMPTY_0]"  # as llama.cpp names it
 
 
+LOWERS, STRIPS = "normalizer.lowercase", "normalizer.strip_accents"
 BERT: dict[str, Any] = {
     "model": "bert",
     "tokens": ["[UNK]", "[CLS]", "[SEP]", "▁hello", "s", "▁there", "▁!", "<tool>"],
@@ -99,10 +101,38 @@ def test_a_model_of_bert_encodes() -> None:
     ours = made(**BERT)
     assert ours.encode("Héllos there!").ids == (3, 4, 5, 6)
     assert ours.encode("hello", add_special_tokens=True).ids == (1, 3, 2)
+    assert ours.decode([3, 4]) == " hellos"
+    assert made(**BERT, add_space_prefix=True).decode([3, 4]) == "hellos"
     assert ours.encode("hello[SEP]<tool>").ids == (3, 2, 7)
     assert 2 not in ours.encode("hello[SEP]", special="text").ids
     with pytest.raises(EncodeError, match=r"'\[SEP\]'"):
         ours.encode("hello[SEP]", special="forbid")
+
+
+def test_words_of_bert_are_matched_as_in_llama_cpp() -> None:
+    """U+2581 is a letter of the text as well, and tokens of each type continue words."""
+    tokens = ["[UNK]", "[CLS]", "[SEP]", "▁a", "▁", "b", "▁▁c", "END", "▁STOP", "▁end"]
+    ours = made(
+        **BERT | {"tokens": tokens, "token_type": [3, 3, 3, 1, 1, 1, 1, 3, 3, 1], LOWERS: False}
+    )
+    rows = {
+        "a▁ab▁": ["▁a", "▁a", "b", "▁"],
+        "▁c": ["▁▁c"],
+        "b▁▁c": ["▁", "b", "▁▁c"],
+        "end END": ["▁end", "END"],
+        "aEND": ["▁a", "END"],
+        "STOP": ["▁STOP"],
+        "end$": ["▁end", "[UNK]"],
+        # A mark, a letter that was one, and a format character, newer than the library's.
+        "a\u2e45a a\u166da": ["▁a", "[UNK]", "▁a", "[UNK]"],
+        "a\u0890b": ["▁a", "b"],
+    }
+    for text, found in rows.items():
+        assert [ours.id_to_token(i) for i in ours.encode(text)] == found
+    special: Any
+    for text, special, name in (("aEND", "text", "END"), ("STOP", "forbid", "▁STOP")):
+        with pytest.raises(EncodeError, match=f"cannot encode as ordinary text: '{name}'"):
+            ours.encode(text, special=special)
 
 
 CASED = BERT | {
@@ -112,7 +142,6 @@ CASED = BERT | {
     ],
     "token_type": [3, 3, 3, *[1] * 6],
 }
-LOWERS, STRIPS = "normalizer.lowercase", "normalizer.strip_accents"
 
 
 @pytest.mark.parametrize(
@@ -174,6 +203,11 @@ def test_a_token_of_a_gap_is_skipped_unless_the_file_says_which_it_is() -> None:
     assert made(**changes).is_skipped(0)
     assert not made(**changes, fim_sep_token_id=5).is_skipped(0)
     assert made(**changes, fim_sep_token_id=5000).is_skipped(0)
+    changes["tokens"][:2] = ["<PRE>", "<|fim_prefix|>"]
+    with pytest.warns(StreamdecWarning, match=r"skips one of .* '<\|fim_prefix\|>', '<PRE>'"):
+        made(**changes)
+    changes["tokens"][:2] = ["</s>", "<|plamo:eos|>"]
+    assert [made(**changes | {"eos_token_id": i}).is_skipped(0) for i in (1, 7)] == [False, True]
 
 
 def test_a_token_of_the_undefined_type_has_no_text() -> None:
@@ -221,6 +255,63 @@ def test_merges_that_may_differ_are_warned_of(
         assert made(**changes).encodes == "yes"
     texts = [str(warning.message) for warning in found if "some texts" in str(warning.message)]
     assert [message in text for text in texts] == [True] * bool(message)
+
+
+SPECIAL = ["</s>", "<a>", "<a><b>", "<b><c><d>", " <x>", "END", "<mask>", "[MASK]", "<s>"]
+BESIDE = BYTE_LEVEL | {
+    "tokens": [*ALPHABET, "he", *SPECIAL],
+    "token_type": [1] * 257 + [3, 3, 3, 3, 4, 3, 3, 3, 3],
+    "merges": ["h e"],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "pre", "text", "special", "found"),
+    [
+        ("", "gpt-2", "<a><b><c><d>", "parse", ["<a>", "<b><c><d>"]),  # the longest comes first
+        ("", "gpt-2", "<a><b><c>", "parse", ["<a><b>", *"<c>"]),
+        ("", "gpt-2", "<a> <x>", "text", [*"<a>", " <x>"]),
+        ("", "llama-bpe", "heENDa", "parse", ["he", "END", "a"]),
+        ("", "llama-bpe", "heENDa", "text", ["he", *"ENDa"]),
+        ("", "gpt-2", " </s> <mask>", "parse", ["Ġ", "</s>", "Ġ", "<mask>"]),
+        ("My Phi-3", "gpt-2", "<s> </s> \r\xa0", "parse", ["<s>", "Ġ", "</s>", *"Âł"]),
+        ("Modern-BERT", "gpt-2", "\xa0 \n[MASK] ", "parse", ["Â", "ł", "[MASK]", "Ġ"]),
+        ("", "jina-v2-code", "a \n<mask> ", "parse", ["a", "<mask>", "Ġ"]),
+    ],
+)
+def test_special_tokens_are_found_as_in_llama_cpp(
+    model: str, pre: str, text: str, special: Any, found: list[str]
+) -> None:
+    ours = made({"general.name": model}, **BESIDE | {"pre": pre})
+    assert [ours.id_to_token(i) for i in ours.encode(text, special=special)] == found
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["<a<b", "a<bc", "<a>a"], r"'<a<b' \(257\) and 'a<bc' \(258\) overlap"),
+        (["<|>", "a>a>", "a>a<"], r"'a>a>' \(258\) and 'a>a<' \(259\) overlap"),
+        (["<|>", "a>a<", "a>a>"], r"'a>a>' \(259\) and 'a>a<' \(258\) overlap"),
+        (["<a<b", "b<abc", "<a>a"], ""),
+    ],
+)
+def test_special_tokens_without_a_defined_order_are_warned_of(names: list[str], told: str) -> None:
+    """llama.cpp sorts them by length with a sort that is not stable."""
+    tokens = [*ALPHABET, "he", *names]
+    changes = {"tokens": tokens, "token_type": [1] * 257 + [3] * 3}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert made(**BESIDE | changes).encodes == "yes"
+    texts = [str(each.message) for each in found]
+    assert [bool(re.search(told, text)) for text in texts] == [True] * bool(told)
+    tokens[-1] = 257 * "a"
+    assert "a special token of 257 characters" in made(**BESIDE | changes).encodes
+
+
+def test_the_first_of_equal_merges_counts() -> None:
+    changes = {"tokens": [*ALPHABET, "he", "ea"], "merges": ["h e", "e a", "h e"]}
+    ours = made(**BESIDE | {"token_type": [1] * 258} | changes)
+    assert ours.encode("hea").tokens == ("he", "a")
 
 
 def test_only_bos_and_eos_are_added_to_a_byte_level_model() -> None:
@@ -316,6 +407,10 @@ def test_an_unknown_way_of_splitting_is_warned_of_and_refused() -> None:
         ({"add_bos_token": 1}, "add_bos_token is 1, not a bool"),
         ({"tokens": ["a", "b"], "token_type": [1, -1]}, "a token has the unknown type -1"),
         ({"tokens": ["a", "b"], "token_type": [1, 7]}, "a token has the unknown type 7"),
+        *(
+            ({"model": "rwkv", "tokens": [text], "token_type": [1]}, "has a malformed escape")
+            for text in ("\\x4A", "\\xz0", "a\\")
+        ),
     ],
 )
 def test_a_malformed_file_is_named_with_its_fault(changes: dict[str, Any], message: str) -> None:
@@ -374,6 +469,27 @@ def test_a_text_is_cut_as_by_the_tokenizer_of_a_real_model(folder: str, pre: str
             assert list(ours.encode(text)) == theirs.encode(text, add_special_tokens=False).ids
 
 
+@pytest.mark.parametrize(
+    ("names", "text", "merge", "is_one_part"),
+    [
+        ("gpt-4o tekken", "a\u0301<b", "< b", False),  # \u0301< is a part
+        ("llama-bpe qwen2 qwen35 gpt-4o bailingmoe seed-coder", "'\u017fx", "¿ x", True),
+        ("kimi-k2", "camelCase", "l C", True),
+        ("gpt-4o tekken", "camelCase", "l C", False),
+        ("gpt-4o tekken", "!\n/", "Ċ /", True),
+        ("deepseek-coder", "\u2028<", "¨ <", True),
+    ],
+)
+def test_a_text_is_cut_as_in_llama_cpp(
+    names: str, text: str, merge: str, *, is_one_part: bool
+) -> None:
+    """Whose regexes are not those of the models' own tokenizers."""
+    changes = {"tokens": [*ALPHABET, merge.replace(" ", "")], "token_type": [1] * 257}
+    for pre in names.split():
+        ours = made(**BYTE_LEVEL | changes | {"merges": [merge], "pre": pre})
+        assert (256 in ours.encode(text)) == is_one_part
+
+
 RWKV = {
     "model": "rwkv",
     "tokens": ["<s>", *(f"\\x{byte:02x}" for byte in range(256)), "he", r"\n\n", r"\t\\"],
@@ -391,22 +507,6 @@ def test_a_model_of_rwkv_decodes() -> None:
         assert ours.decode([1 + byte for byte in text.encode()]) == text
     with pytest.raises(EncodeError, match=r"can decode but not encode: .*of the kind rwkv"):
         ours.encode("hello")
-
-
-def test_a_control_token_that_is_a_word_of_the_model_as_well() -> None:
-    """With ``llama-bpe`` a word that is a token is not merged from smaller ones."""
-    changes = BYTE_LEVEL | {
-        "pre": "llama-bpe",
-        "tokens": [*ALPHABET, "he", "END"],
-        "token_type": [1] * 257 + [3],
-        "merges": ["h e"],
-    }
-    ours = made(**changes)
-    assert ours.encode("heEND").ids[-1] == 257
-    for special in ("text", "forbid"):
-        with pytest.raises(EncodeError, match="'END'"):
-            ours.encode("END", special=special)
-    assert ours.encode("he END", special="text").ids
 
 
 # --- metadata -------------------------------------------------------------------------------------

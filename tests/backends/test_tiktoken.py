@@ -15,7 +15,7 @@ from streamdec.backends import rank_files
 from streamdec.backends.rank_files import cached_file, encodings_of, parse_ranks
 from streamdec.backends.tiktoken import TiktokenTokenizer
 from streamdec.encoding import SpecialTokens
-from streamdec.errors import EncodeError, TokenizerLoadError
+from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.tokenizers.encodings import ENCODINGS, EncodingSpec, RankFile
 from tests.support.files import MERGED, SHARED, rank_file, small_ranks, write_json
 
@@ -213,27 +213,39 @@ def test_a_file_that_cannot_be_loaded_is_named(
 
 @pytest.mark.usefixtures("known")
 def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
-    ranks = small_ranks() | {b"hel": 290}
+    ranks = {**small_ranks(), b"hel": 272}
     (tmp_path / "tiktoken.model").write_bytes(rank_file(ranks))
     write_json(
         tmp_path / "tokenizer_config.json",
         {
             "added_tokens_decoder": {
-                "291": {"content": "[BOS]", "special": True},
-                "293": {"content": "<tool>", "special": False},
+                "273": {"content": "[BOS]", "special": True},
+                "275": {"content": "<tool>", "special": False},
+                "277": {"content": "<far>", "special": True},
             },
             "bos_token": "[BOS]",
             "pad_token": "<nowhere>",
             "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
         },
     )
-    tokenizer = TiktokenTokenizer(tmp_path / "tiktoken.model")
-    names = ["[BOS]", "<|reserved_token_292|>", "<tool>", "<|reserved_token_294|>"]
-    assert [tokenizer.id_to_token(token_id) for token_id in range(291, 296)] == [*names, None]
-    assert [tokenizer.is_skipped(token_id) for token_id in range(291, 295)] == [1, 1, 0, 1]
-    assert tokenizer.decode([291, 293]) == "<tool>"
+    with pytest.warns(StreamdecWarning) as caught:
+        tokenizer = TiktokenTokenizer(tmp_path / "tiktoken.model")
+    code, beyond = (str(warning.message) for warning in caught)
+    assert "which is not run: 'tokenization_kimi.TikTokenTokenizer'. It is taken for that" in code
+    assert "may give no ids: [277]. The code of kimi has those below 277" in beyond
+    names = ["[BOS]", "<|reserved_token_274|>", "<tool>", "<|reserved_token_276|>", "<far>"]
+    assert [tokenizer.id_to_token(token_id) for token_id in range(273, 279)] == [*names, None]
+    # Its code skips only what is declared.
+    assert [tokenizer.is_skipped(token_id) for token_id in range(273, 278)] == [1, 0, 0, 0, 1]
+    assert tokenizer.decode([273, 275]) == "<tool>"
     assert tokenizer.special_tokens.bos_token == "[BOS]"
     assert tokenizer.special_tokens.pad_token is None
+
+
+def test_the_code_of_kimi_counts_the_tokens(known: dict[str, EncodingSpec]) -> None:
+    ranks = rank_file(small_ranks() | {b"hel": 290})
+    with pytest.raises(TokenizerLoadError, match="begin at 273, and its ranks go on to 290"):
+        TiktokenTokenizer(ranks, encoding=known["kimi"])
 
 
 def write_code(folder: Path, code: str) -> None:
@@ -246,12 +258,19 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
     lines = rank_file(dict.fromkeys(ranks, 0)).splitlines()
     (tmp_path / "n.tiktoken").write_bytes(b"\n".join([*lines, lines[0]]))
     write_code(tmp_path, "org/repository--tokenization_n.N")
-    tokenizer = TiktokenTokenizer(tmp_path / "n.tiktoken")
+    with pytest.warns(StreamdecWarning, match="is taken for that of numbered"):
+        tokenizer = TiktokenTokenizer(tmp_path / "n.tiktoken")
     assert tokenizer.encoding_name == "numbered"
     assert tokenizer.encode("hello<eos>").ids == (*OURS.encode("hello").ids, 272)
     (tmp_path / "n.tiktoken").write_bytes(b"\n".join(lines[:-1]))
-    with pytest.raises(TokenizerLoadError, match="end before 271, and special tokens of numbered"):
+    warned = pytest.warns(StreamdecWarning)
+    with (
+        warned,
+        pytest.raises(TokenizerLoadError, match="end before 271, and special tokens of numbered"),
+    ):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
+    (tmp_path / "known.tiktoken").write_bytes(rank_file())
+    assert TiktokenTokenizer(tmp_path / "known.tiktoken").encoding_name == "whole"
     write_code(tmp_path, "tokenization_x.X")
     with pytest.raises(TokenizerLoadError, match=r"EncodingSpec.*tokenization_x\.py"):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
@@ -297,16 +316,9 @@ def test_nothing_is_downloaded_unless_it_is_allowed(
 
 
 @pytest.mark.thorough
-def test_real_encodings_have_their_known_sizes() -> None:
+def test_a_real_file_of_kimi_has_the_known_tokens() -> None:
     if not SHARED.exists():
         pytest.skip("the folder of real tokenizers is not here")
-    cl100k = TiktokenTokenizer(SHARED / "cl100k_base" / "cl100k_base.tiktoken")
-    assert cl100k.encode("Hello world<|endofprompt|>").ids == (9906, 1917, 100276)
-    assert cl100k.vocab_size == 100_277
-    assert [i for i in range(100_256, 100_277) if cl100k.piece(i) is None] == [
-        100_256,
-        *range(100_261, 100_276),
-    ]
     kimi = TiktokenTokenizer(SHARED / "kimi-k2" / "tiktoken.model")
     assert kimi.vocab_size == 163_840
     assert kimi.special_tokens.eos_token == "[EOS]"

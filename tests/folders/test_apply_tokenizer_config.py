@@ -71,16 +71,6 @@ def _turned_normalized(row: dict[str, Any]) -> bool:
     return any(own.get(i) is False and flags[4] for i, flags in row["added"].items())
 
 
-@CONTRADICTS
-def test_a_class_that_builds_its_tokenizer_keeps_declared_tokens_only(tmp_path: Path) -> None:
-    tokens = {"256": special("<end>"), "257": special("<user>"), "259": special("<pad>")}
-    for name, is_kept in (("PreTrainedTokenizerFast", True), ("GPTNeoXTokenizer", False)):
-        said = {"added_tokens_decoder": tokens, "tokenizer_class": name, "eos_token": "<end>"}
-        said |= {"bos_token": "<end>", "unk_token": "<end>", "pad_token": "<pad>"}
-        tokenizer = HuggingFaceTokenizer(with_config(tmp_path, **said))
-        assert (tokenizer.token_to_id("<model>") is not None) == is_kept
-
-
 @pytest.mark.parametrize("load", [HuggingFaceTokenizer, HybridTokenizer, load_tokenizer])
 def test_a_folder_has_files_beside_and_a_file_or_a_text_has_none(load: Any, tmp_path: Path) -> None:
     folder = with_config(tmp_path, added_tokens_decoder={"260": special("<tool>")})

@@ -11,8 +11,9 @@ import pytest
 
 from streamdec import DecodeStream, HuggingFaceTokenizer, load_tokenizer
 from streamdec.backends.transformers_object import TransformersTokenizer
-from streamdec.errors import EncodeError, TokenizerLoadError
+from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import ModelProto
+from streamdec.folders.tokenizer_config import CONFIG
 from streamdec.tokenizers import detect_format
 from tests.support.files import sentencepiece, write_json
 from tests.support.made_folders import write_folder
@@ -28,6 +29,7 @@ FAST = {
     "BertTokenizer": "vocab.txt",
     "T5Tokenizer": "tokenizer.model",
     "LlamaTokenizer": "tokenizer.model",
+    "SeamlessM4TTokenizer": "tokenizer.model",  # adds other tokens before it is called
 }
 """Classes that make a fast tokenizer, and the form of the vocabulary that they read."""
 SLOW = ("ByT5Tokenizer", "M2M100Tokenizer")
@@ -69,12 +71,21 @@ def test_the_tokenizer_is_that_of_transformers(name: str, tmp_path: Path) -> Non
         plain = ours.encode(text).ids
         assert list(plain) == theirs.encode(text, add_special_tokens=False)
         ids = ours.encode(text, add_special_tokens=True).ids
-        assert list(ids) == theirs.encode(text)
+        assert list(ids) == theirs(text)["input_ids"]
         for skip in (True, False):
             expected = theirs.decode(ids, skip_special_tokens=skip)
             stream = DecodeStream(ours, skip_special_tokens=skip)
             assert ours.decode(ids, skip_special_tokens=skip) == expected
             assert "".join(map(stream.step, ids)) + stream.flush() == expected
+
+
+@pytest.mark.parametrize("flag", ["split_special_tokens", "clean_up_tokenization_spaces"])
+def test_what_is_not_done_as_in_transformers_is_warned_of(flag: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    write(tmp_path, "T5Tokenizer")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "T5Tokenizer", flag: True})
+    with pytest.warns(StreamdecWarning, match=f"{flag} of {CONFIG} is (ignored|not applied)"):
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("name", SLOW)

@@ -193,7 +193,7 @@ LLAMA_TOKENS: list[tuple[str, int, float]] = [
 def small_gguf(templates: Mapping[str, str] | None = None, /, **changes: Any) -> bytes:
     """A GGUF file of the kind of Llama 2, with changed values of ``tokenizer.ggml``.
 
-    ``templates`` are its chat templates by their keys.
+    ``templates`` are its chat templates, and other values, by their keys.
     """
     texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
     values = {"model": "llama", "tokens": texts, "token_type": types, "scores": scores} | {
@@ -207,11 +207,11 @@ def small_gguf(templates: Mapping[str, str] | None = None, /, **changes: Any) ->
     return gguf([("general.architecture", "llama"), *named, ("other", [1, 2, 3])])
 
 
-def gguf_tokenizer(**changes: Any) -> GGUFTokenizer:
+def gguf_tokenizer(others: Mapping[str, str] | None = None, /, **changes: Any) -> GGUFTokenizer:
     """The tokenizer of :func:`small_gguf`."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "file.gguf")
-        path.write_bytes(small_gguf(**changes))
+        path.write_bytes(small_gguf(others, **changes))
         return GGUFTokenizer(path)
 
 
