@@ -137,6 +137,7 @@ ARRAYS: dict[str, Any] = {
     "the storage of an extension type": pa.FixedShapeTensorArray.from_storage(TENSORS, FIXED),
     "wrong ids under a null": pa.ListArray.from_arrays([0, 1, 2, 3], **UNDER_A_NULL),
     "a dictionary of rows": pa.DictionaryArray.from_arrays([2, 0, None, 1, 2], pa.array(ROWS[2:5])),
+    "a dictionary that has a null": pa.DictionaryArray.from_arrays([0, 1, 0], pa.array(ROWS[:2])),
     "dictionaries of ids": pa.ListArray.from_arrays([0, 2, 3], OF_IDS),
     "nulls": pa.nulls(3),
     "rows without a value": pa.array([[], None, []]),
