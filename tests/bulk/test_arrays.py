@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -272,7 +271,6 @@ def test_tables_go_with_their_tokenizer() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_level"]())
     decode_arrow(pa.array([[1]]), tokenizer)
     before = len(gather._gathers)
-    assert pickle.loads(pickle.dumps(tokenizer)) is not None
     del tokenizer
     __import__("gc").collect()
     assert len(gather._gathers) == before - 1
