@@ -189,7 +189,7 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     if file is None:
         reason = "it cannot be downloaded, because no address of it is known"
         raise TokenizerLoadError(f"{missing}: {reason}. Give the path of the file")
-    reason = "downloads are not allowed (allow them with allow_download=True)"
+    reason = "downloads are not allowed (without allow_download=True, or --allow-download)"
     if allow_download:  # with tiktoken, which checks the SHA-256 and caches the file
         load = library("tiktoken.load", "tiktoken").read_file_cached
         try:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamdec.bulk.column import blocks, column_of, in_row, lists
+from streamdec.bulk.column import blocks, column_of, in_row, lists, plain
 from streamdec.bulk.gather import gather_for
 from streamdec.bulk.stopped_rows import STOPPED, StoppedRows
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
@@ -90,7 +90,7 @@ def decoded(
     is_chunked = isinstance(array, pa.ChunkedArray)
     column_of(pa.nulls(0, array.type))  # a column without chunks still has a type
     results, unknown_tokens = [], 0
-    for chunk in array.chunks if is_chunked else [array]:
+    for chunk in map(plain, array.chunks if is_chunked else [array]):
         found = [pa.nulls(0, kind)]
         for first, block in blocks(column_of(chunk, first_row)):
             result, unknown = rows.decode(block, first_row + first)

@@ -28,7 +28,7 @@ def column_of(array: Any, first_row: int = 0) -> pa.LargeListArray:
     Raises TokenIdError if ``array`` is not an array of lists of integers, or for a null or an id
     out of range in a row. Errors count rows from ``first_row``.
     """
-    array = _plain(array)
+    array = plain(array)
     if pa.types.is_null(array.type):  # the type of a column without values
         array = array.cast(pa.list_(pa.int64()))
     expected = f"expected lists of integers (such as list<int32>), got an array of {array.type}"
@@ -36,7 +36,7 @@ def column_of(array: Any, first_row: int = 0) -> pa.LargeListArray:
         sizes = pc.list_value_length(array)
     except pa.ArrowNotImplementedError:
         raise TokenIdError(expected, None, None) from None
-    values = _plain(array.flatten())
+    values = plain(array.flatten())
     if not (pa.types.is_integer(values.type) or pa.types.is_null(values.type)):
         raise TokenIdError(expected, None, None)
     offsets = sums(pc.fill_null(sizes, 0))
@@ -51,12 +51,12 @@ def column_of(array: Any, first_row: int = 0) -> pa.LargeListArray:
     return pa.LargeListArray.from_arrays(offsets, ids)
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
     """Return ``array`` without extension types and dictionaries."""
     if isinstance(array, pa.ExtensionArray):
-        return _plain(array.storage)
+        return plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
-        return _plain(array.dictionary_decode())
+        return plain(array.dictionary_decode())
     return array
 
 

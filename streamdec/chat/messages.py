@@ -145,9 +145,10 @@ def openai_messages(
     message has both of its names, ``reasoning`` and ``reasoning_content``. Other null fields and
     empty lists of tool calls are dropped.
 
-    Raises :class:`~streamdec.errors.ChatTemplateError` with the index of the message, for a
-    missing role, for missing or malformed content (an assistant's message may have tool calls
-    instead), and for a part other than text if ``content_format`` is ``"string"``.
+    Raises :class:`~streamdec.errors.ChatTemplateError` if ``messages`` are not a list of messages;
+    with the index of the message, for a missing role, for missing or malformed content (an
+    assistant's message may have tool calls instead), and for a part other than text if
+    ``content_format`` is ``"string"``.
 
     >>> from streamdec.chat import openai_messages
     >>> parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
@@ -155,7 +156,7 @@ def openai_messages(
     [{'role': 'user', 'content': 'Hi\nthere'}]
     """
     found = []
-    for index, message in enumerate(messages):
+    for index, message in enumerate(prepared(messages, "classic")):
         try:
             found.append(_openai_message(message, content_format, profile, separator))
         except RecursionError as error:

@@ -140,7 +140,7 @@ def from_snapshot(folder: Path) -> Found:
 
 def nothing(reason: str) -> Found:
     """Return that there is no template, and the reason, for an error."""
-    return Found(None, Origin("argument", None, f"{reason}; pass chat_template="))
+    return Found(None, Origin("argument", None, f"{reason}; pass chat_template= (--template)"))
 
 
 def _of_files(folder: Path) -> Found | None:

@@ -56,7 +56,6 @@ def bench(
     Examples:
       streamdec bench ./model
       streamdec bench ./model --seconds 5 --stop '\\nUser:' --stop '</answer>'
-      streamdec bench demo --text answers.txt
     """
     stops = tuple(dict.fromkeys(stop)) or _USUAL_STOPS
     text = shared.packaged_text("bench_text.txt")

@@ -67,7 +67,7 @@ def chat(
     openai: bool,
     variables: tuple[str, ...],
 ) -> None:
-    """Render a conversation as a prompt, with the chat template of a model.
+    """Render a conversation as a prompt, with a chat template.
 
     TOKENIZER is the folder of a model, a tokenizer file, or a name. MESSAGES is a file (or stdin)
     with a JSON list of messages, or an object with 'messages' (and 'tools' and 'documents'). The

@@ -1,7 +1,4 @@
-"""``streamdec demo``: show the text of simulated token ids live, up to a stop.
-
-The tokenizer and the text are part of the package, so the demo needs no network and no model.
-"""
+"""``streamdec demo``: show the text of simulated token ids live, up to a stop."""
 
 from __future__ import annotations
 
@@ -31,14 +28,13 @@ STOP = "\nUser:"
     help="Tokens per second; 0 is as fast as possible.",
 )
 def demo(rate: float) -> None:
-    """Watch a simulated engine's tokens become text, until a stop is complete.
+    """Watch a simulated engine's tokens become text, up to a stop.
 
     On a terminal the line below the text shows what is withheld: the bytes of an unfinished
     character, and text that may become the stop. Otherwise only the text is written.
 
     \b
     Examples:
-      streamdec demo
       streamdec demo --rate 10
     """
     tokenizer = load_tokenizer("demo", fast="off")

@@ -30,7 +30,7 @@ _MOST_LISTED = 12
 @shared.tokenizer_argument()
 @click.option("--json", "as_json", is_flag=True, help="Write everything as one JSON object.")
 def info(tokenizer: shared.Source, as_json: bool) -> None:
-    """Describe a tokenizer: its format, encoding library, sizes and special tokens.
+    """Describe a tokenizer: format, library, sizes, special tokens.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 26
 _CHUNK_BYTES = 65_536
 _LONGEST_WORD = 64
 """The most bytes of a word that are kept. A token id has at most ten digits."""
-_IDS = re.compile(r"[0-9,]+")
+_IDS = re.compile(r"[0-9,\s]+")
 _KINDS: dict[type, str] = {list: "a list of token ids", str: "a string"}
 
 
@@ -68,7 +68,8 @@ class Input:
         for index, word in enumerate(words, place):
             if not re.fullmatch(rb"[0-9]{1,32}", word):
                 shown = word[:32].decode(errors="backslashreplace")
-                raise SourceError(f"{self.name}: token {index}: {shown!a} is not a token id")
+                message = f"{self.name}: token {index}: {shown!a} is not a token id"
+                raise SourceError(f"{message}; expected integers, or JSONL with --jsonl")
             yield int(word)
 
     def text(self) -> str:
@@ -176,7 +177,7 @@ def _opened(values: dict[str, Any]) -> Input:
     if words in ((), ("-",)):
         return Input("<stdin>", sys.stdin.buffer, is_jsonl=is_jsonl, field=field)
     name, suffix = click.format_filename(words[0]), Path(words[0]).suffix.lower()
-    if not Path(words[0]).exists():
+    if not words[0] or not Path(words[0]).exists():
         raise click.UsageError(f"there is no file {name!r}; without a file, stdin is read")
     file = Path(words[0]).open("rb")  # noqa: SIM115 - click closes it
     stream = click.get_current_context().with_resource(file)

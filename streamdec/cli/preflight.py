@@ -47,9 +47,10 @@ def preflight(
     as_json: bool,
     example: str | None,
 ) -> None:
-    """Report the stops of engines and the problems of the model in the folder MODEL.
+    """Report where engines stop, and the problems of a model.
 
-    The first line answers whether the engines stop at the end of a turn of the chat template.
+    MODEL is its folder. The first line answers whether the engines stop at the end of a turn of the
+    chat template.
 
     No code of the folder is run except the chat template, which runs in a child process with
     limited memory and time. Nothing is downloaded. The exit status is 1 for a finding at least as
@@ -62,7 +63,7 @@ def preflight(
       streamdec preflight --example all
     """
     if (model is None) == (example is None):
-        raise click.UsageError("give the folder of a model, or --example")
+        raise click.UsageError("give either the folder of a model or --example")
     if model is None:
         for name in EXAMPLES if example == "all" else (str(example),):
             if example == "all" and Path(name).exists():

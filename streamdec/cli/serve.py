@@ -112,7 +112,7 @@ def serve(
     page: bool,
     grace: int,
 ) -> None:
-    """Serve OpenAI's and Anthropic's APIs over an engine of token ids.
+    """Serve OpenAI's and Anthropic's APIs over an engine.
 
     The server is made for development, for tests, and for small services behind a proxy. The
     engine is your callable, which turns prompt ids into token ids. Without --engine, a text is

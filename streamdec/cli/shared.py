@@ -140,12 +140,14 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", "\\\\": "\\"}
 def stop_text(text: str) -> str:
     r"""Return the stop that ``text`` spells: ``\n``, ``\t`` and ``\\`` are escapes.
 
-    Raises click.BadParameter for another backslash.
+    Raises click.BadParameter for another backslash, and for an empty text.
 
     >>> from streamdec.cli.shared import stop_text
     >>> stop_text(r"\nUser:")
     '\nUser:'
     """
+    if not text:
+        raise click.BadParameter("an empty stop would match everywhere; leave it out")
 
     def character(escape: re.Match[str]) -> str:
         if escape[0] not in _ESCAPES:

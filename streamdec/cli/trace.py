@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -84,14 +84,17 @@ def trace(
     Examples:
       streamdec trace demo 72 9 15
       streamdec trace ./model rows.jsonl --stop '\\nUser:' --html row.html
-      streamdec trace ./model ids.txt --json > ids.trace
     """
     loaded = tokenizer.load(fast="off")
     with shared.wrong_usage():
         decoder = StopSequenceDecoder(loaded, conditions, prompt_ids, **options)
     tracer = Tracer(decoder, prompt_ids or None)
-    rows = ([*source.parse(row, list)] for _, row in source.rows())
-    ids = next(rows, []) if source.is_jsonl else chain.from_iterable(source.ids())
+    ids: Iterable[Any] = chain.from_iterable(source.ids())
+    if source.is_jsonl:
+        number, row = next(source.rows(), (0, b"[]"))
+        with source.reporting(number):
+            ids = source.parse(row, list)
+        source.exit_if_bad()
     for token_id in ids:
         tracer.step(token_id)
         if tracer.finished:

@@ -72,7 +72,6 @@ def verify(tokenizer: shared.Source, source: Input, *, is_encoding: bool) -> Non
     \b
     Examples:
       streamdec verify ./model answers.jsonl
-      streamdec verify ./model ids.txt
       streamdec verify ./model --encode
     """
     if is_encoding:

@@ -193,5 +193,5 @@ def find_snapshot(
         what += f", revision {revision!r:.80}"
     hint = "give the path of a folder with its tokenizer files, or put them into the cache"
     if not allow_download:
-        hint = "downloads are not allowed; pass allow_download=True, or the path of its folder"
+        hint = "downloads are not allowed; give a folder, or allow_download=True (--allow-download)"
     raise TokenizerLoadError(f"{what}: {reason}; {hint}")

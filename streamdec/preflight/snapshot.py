@@ -50,7 +50,7 @@ class Snapshot:
             os.scandir(self.path).close()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            message = f"{str(self.path)!r}: expected the folder of a model: {why}"
+            message = f"{str(self.path)!r}: expected the folder of a model on this machine: {why}"
             raise TokenizerLoadError(message) from error
 
     @cached_property

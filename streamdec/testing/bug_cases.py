@@ -57,7 +57,7 @@ def bug_cases() -> tuple[BugCase, ...]:
 
     >>> from streamdec.testing import bug_cases
     >>> len(bug_cases()), bug_cases() is bug_cases()
-    (81, True)
+    (83, True)
     """
     text = files("streamdec.testing").joinpath("data/bug_cases.jsonl").read_text("utf-8")
     return tuple(_case_of(json.loads(line)) for line in text.splitlines())

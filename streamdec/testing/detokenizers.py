@@ -125,7 +125,7 @@ def drive(
 ) -> Transcript:
     """Make a stream, and call its ``step`` for each of ``groups``, until a stop.
 
-    Raises ConformanceError if the detokenizer raises, lacks a method, or does not return a str.
+    Raises ConformanceError if the detokenizer raises, lacks a method, or gives another type.
     Raises NotImplementedError if ``make`` or ``step`` raises it.
     """
     detokenizer = call_guarded(make, tokenizer, request)
@@ -148,7 +148,11 @@ def drive(
 
 
 def _stop_reason(detokenizer: Detokenizer) -> object:
-    return call_guarded(getattr, detokenizer, "stop_reason", None)
+    given = call_guarded(getattr, detokenizer, "stop_reason", None)
+    if given not in (None, True) and not isinstance(given, str):
+        wrong = f"expected  stop_reason None, True or a str\ngiven     {reprlib.repr(given)}"
+        raise ConformanceError(wrong)
+    return given
 
 
 def _text(given: object, verb: str) -> str:

@@ -75,7 +75,7 @@ class TokenRecord:
     kind: Kind
     """``"text"``, ``"special"`` (shown), ``"skipped"`` (left out), ``"unknown"`` (no token)."""
     position: int
-    """The number of code points before its text, output or jailed."""
+    """The number of code points before its text: output, jailed, or a marker."""
     text: str
     """The text that was output with it."""
     held: bytes

@@ -93,17 +93,12 @@ class Tracer(Generic[D]):
         self._error: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name == "decoder":  # not set yet; looking it up again would not end
-            raise AttributeError(name)
         if name in _UNTRACED:
             raise AttributeError(f"{name}() cannot be traced; use step(), step_batch() or flush()")
         return getattr(self._machine, name)
 
     def __copy__(self) -> D:
         return copy.copy(self.decoder)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> D:
-        return copy.deepcopy(self.decoder, memo)
 
     def __reduce__(self) -> Any:
         return self._machine.__reduce__()

@@ -74,11 +74,10 @@ def _left_by(trace: Trace, match: StopMatch | None, size: int) -> Iterator[tuple
     if match is None or (match.visible and not isinstance(match.stop, str)):
         yield size, True
     elif isinstance(match.stop, str):
-        yield size, False
-        yield size - 1, False
-        last = trace.tokens[-1] if trace.tokens else None
-        if last is not None and last.kind == "skipped" and last.piece == match.stop:
-            yield size if match.visible else size - 1, True
+        last = [(token.kind, token.piece) for token in trace.tokens[-1:]]
+        is_all = last == [("skipped", match.stop)]  # the id of the string stops the stream
+        yield size, is_all
+        yield size - 1, is_all
     else:
         yield size - 1, True
 
@@ -111,10 +110,14 @@ class _Reference:
         # Unknown ids of a prompt are never refused, and those of the stream are not in its ids.
         self._options = {**options, "unknown_ids": "skip"}
         stream = DecodeStream(tokenizer, **self._options)
-        self.before = "".join(stream.step_batch(prompt))
-        if not DecodeStream(tokenizer, prompt, **self._options).held:
-            self.before += stream.flush()  # a run of bytes ends with the prompt
+        text = "".join(stream.step_batch(prompt))
+        after = DecodeStream(tokenizer, prompt, **self._options)
+        run = stream.held.removesuffix(after.held)  # the complete characters of an open run
+        rest = run.decode() if after.held else stream.flush().removesuffix(after.pending_text)
+        self.before = text + rest
         """The text that the prompt decided, which is not output."""
+        self._spoiled = text + "\ufffd" * len(run) if run else self.before
+        """How the full decode begins if later bytes make that run invalid."""
 
     def whole(self, count: int) -> str:
         """Return the decode of the prompt and the first ``count`` ids."""
@@ -126,13 +129,8 @@ class _Reference:
         """Yield ``whole(count)`` and other correct texts, each with a remark."""
         whole = self.whole(count)
         yield whole, ""
-        # Characters of the prompt stay whole, also if later bytes make their run invalid.
-        at = _same(self.before, whole)
-        begun = len(self.before[:at].rstrip("\ufffd"))  # the run itself may begin with U+FFFD
-        for place in (at, begun):
-            spoiled = self.before[:place] + "\ufffd" * len(self.before[place:].encode())
-            if whole.startswith(spoiled):
-                yield self.before + whole[len(spoiled) :], _SPOILED
+        if whole.startswith(self._spoiled):  # the characters of the prompt stay whole
+            yield self.before + whole[len(self._spoiled) :], _SPOILED
         if self._options["byte_fallback"] == "eager" and self._streamed(count, "exact") == whole:
             # The text must be the eager one of these ids, and the exact one must be decode()'s.
             yield self._streamed(count, "eager"), _EXACT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -137,6 +136,7 @@ ARRAYS: dict[str, Any] = {
     "the storage of an extension type": pa.FixedShapeTensorArray.from_storage(TENSORS, FIXED),
     "wrong ids under a null": pa.ListArray.from_arrays([0, 1, 2, 3], **UNDER_A_NULL),
     "a dictionary of rows": pa.DictionaryArray.from_arrays([2, 0, None, 1, 2], pa.array(ROWS[2:5])),
+    "a dictionary that has a null": pa.DictionaryArray.from_arrays([0, 1, 0], pa.array(ROWS[:2])),
     "dictionaries of ids": pa.ListArray.from_arrays([0, 2, 3], OF_IDS),
     "nulls": pa.nulls(3),
     "rows without a value": pa.array([[], None, []]),
@@ -271,7 +271,6 @@ def test_tables_go_with_their_tokenizer() -> None:
     tokenizer = HuggingFaceTokenizer(ZOO["byte_level"]())
     decode_arrow(pa.array([[1]]), tokenizer)
     before = len(gather._gathers)
-    assert pickle.loads(pickle.dumps(tokenizer)) is not None
     del tokenizer
     __import__("gc").collect()
     assert len(gather._gathers) == before - 1

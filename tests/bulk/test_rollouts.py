@@ -140,8 +140,9 @@ def test_each_row_is_what_a_stream_gives(
         expected = [streamed(decoder, row, spans=spans) for decoder, row in given]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rollouts, "FEWEST_TOKENS", fewest)
+            read_once = prompts and map(iter, prompts)
             found = decode_rollouts(
-                rows, it.tokenizer, conditions, prompt_token_ids=prompts, **options
+                rows, it.tokenizer, conditions, prompt_token_ids=read_once, **options
             )
         assert found == [rollout for rollout, _ in expected]
         if prompts is None:
@@ -158,13 +159,6 @@ def has_spans(tokenizer: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-@both_ways
-def test_a_row_continues_its_prompt() -> None:
-    rows, prompts = [[5, 0], [5, 0], [0]], map(iter, [[4], [], [0]])
-    found = decode_rollouts(rows, TOKENIZER, STOP, prompt_token_ids=prompts)
-    assert [each.text for each in found] == ["éHi", "\ufffdHi", "Hi"]
 
 
 # --- what is cut alike ----------------------------------------------------------------------------
@@ -279,6 +273,8 @@ def test_a_bad_prompt_ends_its_row_alone() -> None:
 
 # --- calls that are wrong -------------------------------------------------------------------------
 
+NO_SPANS = subject("regex_after_fuse").tokenizer
+
 
 @pytest.mark.parametrize(
     ("given", "kind", "told"),
@@ -299,18 +295,14 @@ def test_a_bad_prompt_ends_its_row_alone() -> None:
         ({"logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"),
         ({"logprobs": [None, None]}, ValueError, "logprobs of row 0 has None for 2 ids"),
         ({"prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"),
+        ({"tokenizer": NO_SPANS, "spans": True}, ValueError, "spans=True needs text whose bytes"),
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_a_wrong_call_is_reported(given: dict[str, Any], kind: type[Exception], told: str) -> None:
     with pytest.raises(kind) as caught:
         decode_rollouts(**{"rows": [[0, 1], [2]], "tokenizer": TOKENIZER, **given})
     assert told in str(caught.value)
-
-
-def test_unavailable_spans_are_reported() -> None:
-    with pytest.raises(ValueError, match="spans=True needs text whose bytes can be told apart"):
-        decode_rollouts([[0]], subject("regex_after_fuse").tokenizer, spans=True)
 
 
 def test_without_pyarrow_rows_are_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,8 +182,11 @@ def test_a_wrong_call_says_what_was_expected(call: Callable[[], object], told: s
 def test_objects_that_are_not_conversations_are_rejected(
     messages: Any, told: str, profile: str
 ) -> None:
+    template = OF_PROFILE[profile]
     with pytest.raises(ChatTemplateError, match=told):
-        OF_PROFILE[profile].render(messages)
+        template.render(messages)
+    with pytest.raises(ChatTemplateError, match=told):
+        template.render(template.openai_messages(messages))
 
 
 @pytest.mark.parametrize("name", RESERVED)

@@ -135,7 +135,7 @@ def test_without_a_template_one_can_be_given_for_each_rendering(
         tokenizer.apply_chat_template(USER)
     told = str(raised.value)
     assert f"{str(tmp_path)!r} has no chat_template.jinja" in told
-    assert told.endswith("; pass chat_template=")
+    assert told.endswith("; pass chat_template= (--template)")
     assert ("tokenizer.chat_template in its metadata" in told) == (format_ == "gguf")
 
 

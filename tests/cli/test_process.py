@@ -166,4 +166,4 @@ def test_the_list_of_commands_needs_only_the_libraries_of_the_command_line(tmp_p
     assert {"pyarrow", "starlette", "huggingface_hub"} <= missing
     done = run_without(missing, "--help", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.findall(r"^  (\w+)  +[A-Z]", done.stdout, re.MULTILINE) == [*COMMANDS]
+    assert re.findall(r"^  (\w+)  +[A-Z].*\w\.$", done.stdout, re.MULTILINE) == [*COMMANDS]

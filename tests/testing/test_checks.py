@@ -167,6 +167,11 @@ LAW = ["whole_decode"]
             LAW,
             ["make returned a SimpleNamespace without flush()"],
         ),
+        (
+            lambda *_: SimpleNamespace(step=lambda _: "", flush=str, stop_reason=False),
+            [*LAW, "stop_never_leaks"],
+            ["expected  stop_reason None, True or a str", "given     False"],
+        ),
     ],
 )
 def test_an_object_that_is_not_a_detokenizer_fails_without_losing_the_report(

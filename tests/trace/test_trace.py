@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamdec import (
@@ -23,6 +23,7 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
 )
+from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict
 from streamdec.trace.html import html_page
@@ -31,6 +32,7 @@ from streamdec.trace.verdict import verdict_on
 from tests.stop_laws import setup_of
 from tests.stop_model import Situation
 from tests.streams.engines import read_async, read_plain
+from tests.test_laws import subject_named
 from tests.test_stop_patterns import ANY
 from tests.trace.pages import HOSTILE, trace_of
 
@@ -153,27 +155,37 @@ def test_a_decoder_inside_a_stream(way: str) -> None:
         assert trace.finish_reason == finish_reason
 
 
-RUNS = [b" a", b"b", b"\xe6", b"\x97", b"\xa5", b"\xff"]
+PIECES = {
+    "byte_level": ["a", "Ã ©", "Ã", "©", "ÿ"],
+    "byte_fallback": ["<0x61>", "<0xC3> <0xA9>", "<0xC3>", "<0xA9>", "<0xFF>"],
+    "bpe_suffix": ["i</w>", "</w>j", "x", "</w>", "<s>"],
+}
+PLACES = st.lists(st.integers(0, 4), max_size=5)
+MODES = st.sampled_from(["eager", "exact"])
 
 
-@given(ids=st.lists(st.sampled_from(range(len(RUNS))), max_size=12), data=st.data())
-def test_runs_of_bad_bytes_are_not_a_difference_and_lost_text_is_one(
-    ids: list[int], data: st.DataObject
+@pytest.mark.parametrize("name", PIECES)
+@settings(max_examples=50)
+@example(([0, 2], [3]), 0, True, "exact")
+@given(st.tuples(PLACES, PLACES), st.integers(0, 9), st.booleans(), MODES)
+def test_a_stream_after_a_prompt_has_no_difference_and_lost_text_is_one(
+    name: str, places: Any, lost: int, skip: bool, byte_fallback: ByteFallbackMode
 ) -> None:
-    made = MockTokenizer.from_tokens(RUNS, decoder="byte_fallback")
-    for byte_fallback in ("eager", "exact"):
-        tracer = Tracer(DecodeStream(made, byte_fallback=byte_fallback))
-        tracer.step_batch(ids)
-        tracer.flush()
-        trace = tracer.trace()
-        assert trace.verdict.equal, trace.verdict
-        assert not (byte_fallback == "exact" and trace.verdict.reason)
-        said = [token for token in trace.tokens if token.text]
-        if said:
-            lost = replace(data.draw(st.sampled_from(said)), text="")
-            tokens = [lost if token.index == lost.index else token for token in trace.tokens]
-            verdict = verdict_on(replace(trace, tokens=tuple(tokens)), made, ids, None)
-            assert verdict.equal is False
+    made = subject_named(name).tokenizer
+    texts = (" ".join(PIECES[name][place] for place in each) for each in places)
+    prompt, ids = ([made.token_to_id(piece) or 0 for piece in text.split()] for text in texts)
+    stream = DecodeStream(made, prompt, skip_special_tokens=skip, byte_fallback=byte_fallback)
+    tracer = Tracer(stream, prompt)
+    tracer.step_batch(ids)
+    tracer.flush()
+    trace = tracer.trace()
+    assert trace.verdict.equal, trace.verdict
+    assert byte_fallback == "eager" or "bad bytes" not in trace.verdict.reason
+    shown = [token for token in trace.tokens if token.text]
+    if shown:
+        index, tokens = shown[lost % len(shown)].index, [*trace.tokens]
+        tokens[index] = replace(tokens[index], text="")
+        assert verdict_on(replace(trace, tokens=tuple(tokens)), made, ids, prompt).equal is False
 
 
 class Elements(HTMLParser):
@@ -284,38 +296,30 @@ def test_a_prompt_is_known_again_after_a_reset() -> None:
     stream = DecodeStream(words(), [0, 2])
     stream.step(3)
     tracer = Tracer(stream, [0, 2])
-    assert tracer.trace().header.after_prompt
     tracer.reset()
     tracer.step(3)
     tracer.flush()
     assert tracer.trace().verdict == Verdict(equal=True)
 
 
-def test_a_stop_in_the_text_that_a_stop_id_ends_is_no_difference() -> None:
+@pytest.mark.parametrize(("kind", "text"), [("visible_stop", "Hi \ufffd"), ("stop", "Hi")])
+def test_a_stop_in_the_text_that_a_stop_id_ends_is_no_difference(kind: str, text: str) -> None:
     """The id would complete the character, of which the stop has the U+FFFD."""
-    tracer = traced([0, 2, 3], visible_stop=" \ufffd", stop_token_ids=[3])
+    tracer = traced([0, 2, 3], **{kind: " \ufffd"}, stop_token_ids=[3])
     trace = tracer.trace()
-    assert (trace.text, tracer.match.stop) == ("Hi \ufffd", " \ufffd")
+    assert (trace.text, tracer.match.stop) == (text, " \ufffd")
     assert trace.verdict == Verdict(equal=True)
 
 
-@pytest.mark.parametrize("character", ["é", "\ufffd"])
-@pytest.mark.parametrize("conditions", [{}, {"visible_stop": "\ufffd"}, {"max_tokens": 1}], ids=str)
-def test_a_run_of_a_prompt_that_later_bytes_spoil_is_no_difference(
-    conditions: dict[str, Any], character: str
-) -> None:
-    """Its complete characters are the prompt's (law 4), and decode() gives U+FFFD for each byte."""
-    tokens = [b"a", *(bytes([byte]) for byte in character.encode())]
-    made, prompt = MockTokenizer.from_tokens(tokens, (), "byte_fallback"), [*range(len(tokens))]
-    decoder = StopSequenceDecoder(made, None, prompt, byte_fallback="exact", **conditions)
-    tracer = Tracer(decoder, prompt)
-    tracer.step(1)
-    tracer.flush()
-    trace = tracer.trace()
-    assert made.decode([*prompt, 1]) == "a" + "\ufffd" * len(tokens)
-    assert (trace.text, trace.verdict.equal) == ("\ufffd", True)
-    lost = replace(trace, tokens=(replace(trace.tokens[0], text=""),), end=None)
-    assert verdict_on(lost, made, [1], prompt).equal is False
+@pytest.mark.parametrize("conditions", [{"stop_token_ids": [7]}, {"stop": "<end>"}], ids=str)
+def test_text_that_is_lost_before_an_id_is_a_difference(conditions: dict[str, Any]) -> None:
+    """Also if the decoder says that the stop is as much earlier."""
+    tracer = traced([0, 1, 7, 0], **conditions)
+    trace, match = tracer.trace(), tracer.match._replace(start=5)
+    assert trace.verdict == Verdict(equal=True)
+    tokens = trace.tokens[0], replace(trace.tokens[1], text=" yo"), trace.tokens[2]
+    verdict = verdict_on(replace(trace, tokens=tokens), words(), [0, 1, 7], None, match)
+    assert (verdict.equal, verdict.token_index, verdict.position) == (False, 1, 5)
 
 
 def test_a_decode_that_raises_gives_no_verdict() -> None:
@@ -375,8 +379,11 @@ def broken(tracer: Tracer[Any], index: int, breaking: Breaking) -> Verdict:
 )
 def test_a_token_that_gives_something_else_is_named(conditions: dict[str, Any]) -> None:
     for index, breaking in itertools.product([0, 1, 3, 4], [LOST, CHANGED, DOUBLED, LEAKED]):
-        verdict = broken(traced(HI_YOU, **conditions), index, breaking)
+        tracer = traced(HI_YOU, **conditions)
+        verdict = broken(tracer, index, breaking)
         assert (verdict.equal, verdict.token_index) == (False, index)
+        if breaking is CHANGED:
+            assert verdict.position == tracer.trace().tokens[index].position
         assert f"first difference at token {index}" in str(verdict)
 
 
@@ -393,8 +400,9 @@ def test_jailed_text_is_compared_too() -> None:
     trace = tracer.trace()
     first, us, last = trace.tokens
     wrong = replace(us, jailed="#Us"), replace(last, text="#Us!")
-    verdict = verdict_on(replace(trace, tokens=(first, *wrong)), words(), [0, 4, 6], None)
-    assert (verdict.token_index, verdict.position) == (1, 2)
+    for found, token_index in ((wrong, 1), ((us, wrong[1]), 2)):
+        verdict = verdict_on(replace(trace, tokens=(first, *found)), words(), [0, 4, 6], None)
+        assert (verdict.token_index, verdict.position) == (token_index, 2)
 
 
 def test_a_difference_in_the_flush_is_at_no_token() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from streamdec import DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.errors import TokenIdError
 from streamdec.trace import Tracer
+from streamdec.trace import tracer as tracing
 from tests.laws import BAD_IDS
 from tests.stop_laws import new_tokenizer, setup_of
 from tests.stop_model import Situation
@@ -149,6 +150,13 @@ def test_a_tokenizer_that_raises_does_not_break_the_trace() -> None:
     assert (trace.header.tokenizer, trace.header.fingerprint) == ("", None)
     assert trace.verdict.equal
     assert len([*trace.lines()]) == 4
+
+
+def test_an_error_of_the_recording_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "possible_stops", None)
+    tracer = Tracer(DecodeStream(MockTokenizer()))
+    assert tracer.step_batch([1, 2]) == DecodeStream(MockTokenizer()).step_batch([1, 2])
+    assert (tracer.trace().error or "").startswith("the record is incomplete: TypeError: ")
 
 
 TOKENS = [b"a", b"b", b"c", b"ab", b"\n"]
