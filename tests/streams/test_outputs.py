@@ -19,7 +19,6 @@ from streamdec import (
     MockTokenizer,
     SourceError,
     StreamdecWarning,
-    TokenIdError,
     iter_chunks,
 )
 from streamdec.streams.outputs import OutputReader
@@ -72,17 +71,6 @@ class Numbered(NamedTuple):
 )
 def test_ids_are_found_in_numbers_lists_arrays_and_tensors(output: Any, ids: list[int]) -> None:
     assert ids_in(output) == [ids]
-
-
-@pytest.mark.parametrize("value", [True, np.True_, 1.5, np.array([1.5]), [[1, 2]], ["1"]])
-def test_a_bad_id_in_a_list_is_reported_with_its_place(value: Any) -> None:
-    """By the token's place, after the text before it."""
-    chunks = iter_chunks(
-        [0, [1], value] if not isinstance(value, float) else [0, [1], [value]], TOKENIZER
-    )
-    assert [next(chunks).text, next(chunks).text] == ["a", "b"]
-    with pytest.raises(TokenIdError, match="token 2 is"):
-        next(chunks)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, deque, UserList])
