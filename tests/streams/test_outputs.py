@@ -141,24 +141,6 @@ def vllm(*ids: int, **kwargs: Any) -> RequestOutput:
     return RequestOutput([Completion([*ids], **kwargs)], finished="finish_reason" in kwargs)
 
 
-EXPECTED = [Chunk("a"), Chunk("bc"), Chunk("", "stop", 7)]
-
-
-@pytest.mark.parametrize("cumulative", [False, True])
-def test_outputs_that_mark_their_new_ids_are_read(cumulative: bool) -> None:
-    """One object that grows: read each time it is given, either way."""
-    result = Result()
-
-    def engine() -> Any:
-        yield result.grown(0)
-        yield result.grown(1, 2)
-        yield result.grown()
-        result.finish_reason, result.stop_reason = "stop", 7
-        yield result.grown()
-
-    assert [*iter_chunks(engine(), TOKENIZER, cumulative=cumulative)] == EXPECTED
-
-
 def test_samples_that_grow_in_turns_are_read_one_at_a_time() -> None:
     """Of all samples, each output of TensorRT-LLM has what was new when they last grew."""
     first, second = Result(), Result(index=1)
