@@ -247,18 +247,6 @@ def test_an_empty_finish_reason_does_not_end_a_stream(word: Any) -> None:
 # --- several samples ------------------------------------------------------------------------------
 
 
-def test_one_of_several_samples_is_read() -> None:
-    outputs = [
-        RequestOutput([Completion([0], index=0), Completion([1], index=1)]),
-        vllm(2, index=1),
-        vllm(2, index=0, finish_reason="stop"),
-        vllm(index=1, finish_reason="length"),
-    ]
-    assert ids_in(*outputs, index=1) == [[1], [2], [], []]
-    assert [c.text for c in iter_chunks(outputs, TOKENIZER, index=0)] == ["a", "c", ""]
-    assert ids_in(sglang(0, index=0), sglang(1, index=1), index=1) == [[], [1]]
-
-
 def test_samples_without_an_index_are_counted() -> None:
     outputs = [{"outputs": [{"token_ids": [0]}, {"token_ids": [1]}]}, {"outputs": []}]
     assert ids_in(*outputs, index=0) == [[0], []]
@@ -405,7 +393,7 @@ def test_an_index_that_no_output_has_is_an_error(read: Callable[..., list[Chunk]
     empty: list[Any] = [{"outputs": []}]
     for source in (empty, [*empty, [1, 2]]):
         assert read(source, TOKENIZER)[-1].finish_reason == "length"
-    both = [{"index": 1, "token_ids": [1]}, [2]]
+    both = [{"index": 1, "token_ids": [1], "finish_reason": "stop"}, [2]]
     assert read(both, TOKENIZER, index=0)[-1].finish_reason == "length"
     other = [{"index": 1, "token_ids": [2]}, *outputs]
     assert "".join(chunk.text for chunk in read(other, TOKENIZER, index=1)) == TOKENIZER.decode([2])
