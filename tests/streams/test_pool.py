@@ -122,19 +122,6 @@ def test_step_takes_any_of_the_requests_and_ids_in_any_form() -> None:
     assert pool["b"].num_tokens == 4
 
 
-@pytest.mark.parametrize("ids", [0, [0], [0, 0], np.array([0]), "text"], ids=repr)
-def test_ids_of_a_request_that_the_pool_does_not_have_are_an_error_in_each_round(ids: Any) -> None:
-    """Also of one that has just ended, as an engine sends them that runs a step ahead."""
-    pool = pool_of("a", "ends", "b")
-    pool.step({"ends": STOP})
-    for number in range(1, 4):
-        chunks = pool.step({"a": 0, "ends": ids, "never": ids, "b": [0, 1]})
-        assert chunks == {"a": Chunk("a"), "b": Chunk("ab")}
-        assert [*pool.errors] == ["ends", "never"]
-        assert all(type(error) is UnknownRequestError for error in pool.errors.values())
-        assert (pool["a"].num_tokens, pool["b"].num_tokens) == (number, 2 * number)
-
-
 @pytest.mark.parametrize("error", [KeyError, FrozenError])
 def test_an_error_of_a_tokenizer_ends_only_its_request(error: type[Exception]) -> None:
     """Also an error that cannot be changed; and a KeyError is not an unknown request."""
