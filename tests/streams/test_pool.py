@@ -376,17 +376,6 @@ def test_whatever_a_sink_raises_no_request_loses_text(raised: BaseException, pla
     assert [*pool] == []
 
 
-@pytest.mark.parametrize("raised", INTERRUPTS, ids=repr)
-def test_an_interrupt_at_an_end_is_raised_when_the_request_has_left(raised: BaseException) -> None:
-    pool = pool_with(a=Recording(0, raised))
-    pool.step({"a": ST})
-    with pytest.raises(type(raised)):
-        pool.finish("a", "length")
-    assert pool.errors["a"].chunk == Chunk("ST", "length")  # type: ignore[attr-defined]
-    assert [*pool.ended] == ["a"]
-    pool.step({})  # the interrupt is raised once
-
-
 def test_an_interrupt_of_a_request_that_a_sink_ends_is_raised_after_the_round() -> None:
     raised, last = KeyboardInterrupt(), Recording()
     pool = pool_with(b=Recording(0, raised), a=None, c=last)
