@@ -402,25 +402,6 @@ def test_sinks_that_raise_the_same_error_each_have_their_text(raised: BaseExcept
 # --- sinks that call the pool ---------------------------------------------------------------------
 
 
-def test_a_sink_may_end_its_request_and_begin_another() -> None:
-    pool = DecoderPool(TOKENIZER)
-    sent: list[Chunk] = []
-
-    def once(chunk: Chunk) -> None:
-        sent.append(chunk)
-        if chunk.finish_reason is None:
-            pool.abort("a")
-            pool.add("b")
-
-    pool.add("a", CONDITIONS)
-    pool.attach("a", once)
-    pool.step({"a": A, "missing": A})
-    assert sent == [Chunk("a"), Chunk("", "abort")]
-    assert [*pool] == ["b"]
-    assert pool.errors.keys() == {"missing"}
-    assert pool.ended.keys() == {"a"}
-
-
 def test_a_sink_that_returns_a_coroutine_ends_its_request() -> None:
     """Its text would be lost, because nothing awaits the coroutine."""
     pool = pool_with(a=lambda _: asyncio.sleep(0))
@@ -442,21 +423,6 @@ def test_a_sink_that_steps_its_pool_ends_its_request() -> None:
     assert str(pool.errors["a"]).startswith("a sink must not call step() of its pool; call it")
     pool.step({"b": B})
     assert (other.text, pool.errors) == ("ab", {})
-
-
-def test_a_request_may_be_added_again_by_its_last_sink() -> None:
-    pool = pool_with(a=None)
-
-    def again(chunk: Chunk) -> None:
-        if chunk.finish_reason is not None:
-            pool.add("a")
-
-    for end in (lambda: pool.step({"a": [ST, OP]}), lambda: pool.finish("a")):
-        pool.attach("a", again)
-        end()
-        assert [*pool] == ["a"]
-        pool.abort("a")
-        pool.add("a", CONDITIONS)
 
 
 def test_a_sink_that_raises_does_not_end_the_request_that_it_added() -> None:
