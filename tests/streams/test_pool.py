@@ -174,7 +174,6 @@ def ended() -> StopSequenceDecoder:
     return decoder
 
 
-OTHER = StopSequenceDecoder(MockTokenizer())
 HAS_IT = "the pool already has a request 'a'"
 
 
@@ -190,7 +189,6 @@ HAS_IT = "the pool already has a request 'a'"
         (lambda pool: pool.add("b", "stop"), TypeError, "conditions must be StopConditions"),
         (lambda pool: pool.add("b", CONDITIONS, [-1]), TokenIdError, "out of range"),
         (lambda pool: pool.adopt("b", ended()), ValueError, "the decoder has ended"),
-        (lambda pool: pool.adopt("b", OTHER), ValueError, "has another tokenizer object"),
         (lambda pool: pool.adopt("b", "x"), TypeError, "decoder must be a StopSequenceDecoder"),
         (lambda pool: pool.finish("a", "eos"), ValueError, "finish_reason must be one of"),
         (lambda pool: pool.finish("b"), UnknownRequestError, "the pool has no request 'b'"),
