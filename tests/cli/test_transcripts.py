@@ -45,7 +45,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "window.json": {**tokenizer, "decoder": decoder},
         "chat.json": [{"role": "user", "content": "Hi"}],
         "nothing": "",
-        "empty": "",
         "text": "words of a text",
         "data/README.md": "rows",
         "data/rows.parquet": b"PAR1",

@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
-import anyio
 import pytest
 
-from streamdec import FinishReason, MockTokenizer, iter_chunks, stream
+from streamdec import MockTokenizer, stream
 from streamdec.streams.outputs import OutputReader, ending
 from tests.integrations.outputs.recorded import DATA, Recorded, recorded
-from tests.streams.engines import Engine
+from tests.streams.engines import Engine, read_async, read_plain
 from tests.support.pages import Page
 
 TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
@@ -128,23 +126,10 @@ def test_the_ids_and_the_end_are_found_and_a_stream_ends_as_the_engine_did(each:
     ends = {(reason, stop) for _, reason, stop in parts if reason is not None}
     assert ends == {(each.finish_reason, each.stop_reason)}
 
-    async def engine() -> AsyncIterator[Any]:
-        for output in each.outputs:
-            yield output
-
-    async def read() -> tuple[str, str | None]:
-        async with stream(engine(), BYTES, **each.options) as chunks:
-            found = [chunk async for chunk in chunks]
-            return "".join(chunk.text for chunk in found), found[-1].finish_reason
-
-    text, reason = anyio.run(read)
-    assert text == BYTES.decode(each.token_ids)
-    assert reason == ending(each.finish_reason)
-    assert [*iter_chunks(each.outputs, BYTES, **each.options)][-1].finish_reason == reason
-
-
-def test_the_names_of_finish_reasons_are_their_words() -> None:
-    assert [ending(each) for each in get_args(FinishReason)] == [*get_args(FinishReason)]
+    for read in (read_plain, read_async):
+        chunks = read(each.outputs, BYTES, **each.options)
+        assert "".join(chunk.text for chunk in chunks) == BYTES.decode(each.token_ids)
+        assert chunks[-1].finish_reason == ending(each.finish_reason)
 
 
 def test_each_engine_was_recorded() -> None:
