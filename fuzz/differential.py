@@ -233,7 +233,7 @@ def _decided(subject: Subject, case: Case, options: dict[str, Any]) -> list[str]
         stripped, most = rules.strip_left
         texts += [
             texts[0].removeprefix(stripped * count)
-            for count in range(1, most + 1)
+            for count in range(1, min(most, len(texts[0])) + 1)
             if texts[0].startswith(stripped * count)
         ]
     return texts
