@@ -146,14 +146,13 @@ class StopStrings:
         for start, letter in enumerate(text):
             if letter in first_letters and text[start : start + depth] in beginnings:
                 suffix = text[start:]
-                if len(suffix) <= depth or self._begins(suffix):
+                if len(suffix) <= depth:
+                    return suffix
+                stops = self._sorted
+                place = bisect_right(stops, suffix)  # the first stop after it
+                if place < len(stops) and stops[place].startswith(suffix):
                     return suffix
         return ""
-
-    def _begins(self, text: str) -> bool:
-        """Whether a stop begins with ``text``, and is longer."""
-        place = bisect_right(self._sorted, text)  # the first stop after it
-        return place < len(self._sorted) and self._sorted[place].startswith(text)
 
     def skip(self, tail: str, text: str) -> str:
         """Return the tail after ``text``, no part of which can be in a stop."""
