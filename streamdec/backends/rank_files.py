@@ -138,8 +138,8 @@ def with_declared(
     tokens = {} if declared is None else declared.by_id()
     end = first + spec.num_reserved
     if spec.num_reserved and (beyond := [i for i in tokens if i >= end]):
-        what = f"declared tokens to which its code may give no ids: {beyond[:3]}"
-        warn(f"{name}: {what}. The code of {spec.name} has those below {end}")
+        what = f"the code of {spec.name} may have no tokens with the declared ids {beyond[:3]}"
+        warn(f"{name}: {what}. It has ids below {end}")
     if tokens:
         by_id = {token_id: text for text, token_id in special.items()}
         by_id |= {token_id: token.content for token_id, token in tokens.items()}
@@ -189,7 +189,7 @@ def ranks_at_hand(spec: EncodingSpec, *, allow_download: bool) -> tuple[bytes, s
     if file is None:
         reason = "it cannot be downloaded, because no address of it is known"
         raise TokenizerLoadError(f"{missing}: {reason}. Give the path of the file")
-    reason = "downloads are not allowed (without allow_download=True, or --allow-download)"
+    reason = "downloads are not allowed; allow_download=True (--allow-download) allows them"
     if allow_download:  # with tiktoken, which checks the SHA-256 and caches the file
         load = library("tiktoken.load", "tiktoken").read_file_cached
         try:

@@ -145,8 +145,8 @@ def openai_messages(
     message has both of its names, ``reasoning`` and ``reasoning_content``. Other null fields and
     empty lists of tool calls are dropped.
 
-    Raises :class:`~streamdec.errors.ChatTemplateError` if ``messages`` are not a list of messages;
-    with the index of the message, for a missing role, for missing or malformed content (an
+    Raises :class:`~streamdec.errors.ChatTemplateError` if ``messages`` is not a list of messages;
+    and, with the index of the message, for a missing role, for missing or malformed content (an
     assistant's message may have tool calls instead), and for a part other than text if
     ``content_format`` is ``"string"``.
 

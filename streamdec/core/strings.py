@@ -35,9 +35,11 @@ from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-DEPTH, FEW = 5, 128
-"""The code points of a short beginning: at most DEPTH of FEW stops, and one of more, because the
-set of these would take longer to make than it saves."""
+DEPTH = 5
+"""The most code points of a short beginning."""
+FEW = 128
+"""Of more stops only the first letters are collected: the set of all short beginnings would take
+longer to make than it saves."""
 STOP_SIZE = 450
 """Bytes of a stop of a few words, of its beginnings, and of their places in the sets here."""
 
@@ -100,9 +102,9 @@ class StopStrings:
         return sorted(self._stops)
 
     @cached_property
-    def _jailer(self) -> StopStrings:
-        """What finds the hidden stops."""
-        return self if self._stops is self._hidden else StopStrings(self._hidden)
+    def _only_hidden(self) -> StopStrings:
+        """The hidden stops alone."""
+        return StopStrings(self._hidden)
 
     @cached_property
     def num_bytes(self) -> int:
@@ -168,7 +170,7 @@ class StopStrings:
 
     def jailed(self, tail: str) -> str:
         """Return the end of the text that must be withheld."""
-        return tail if self._stops is self._hidden else self._jailer._beginning(tail)
+        return tail if self._stops is self._hidden else self._only_hidden._beginning(tail)
 
     def text(self, tail: str) -> str:
         """Return the end of the text that may be part of a later stop."""

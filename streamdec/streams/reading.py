@@ -80,12 +80,11 @@ class Stepper:
             )
         self.observer: Observer | None = None
         self.step, self.feed = methods_of(decoder)
-        told = hooks.installed
-        if told and (decoder.finished or isinstance(decoder, TextStopDecoder)):
-            told = ()
-        if return_token_ids or told:
-            waits = waiting if return_token_ids else None
-            self.observer = Observer(decoder, waits, told)
+        installed = hooks.installed
+        if installed and (decoder.finished or isinstance(decoder, TextStopDecoder)):
+            installed = ()
+        if return_token_ids or installed:
+            self.observer = Observer(decoder, waiting if return_token_ids else None, installed)
             self.step, self.feed = self.observer.step, self.observer.feed
 
     @property

@@ -125,7 +125,7 @@ def drive(
 ) -> Transcript:
     """Make a stream, and call its ``step`` for each of ``groups``, until a stop.
 
-    Raises ConformanceError if the detokenizer raises, lacks a method, or gives another type.
+    Raises ConformanceError if the detokenizer raises, lacks a method, or returns a wrong type.
     Raises NotImplementedError if ``make`` or ``step`` raises it.
     """
     detokenizer = call_guarded(make, tokenizer, request)

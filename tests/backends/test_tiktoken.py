@@ -232,7 +232,7 @@ def test_a_config_beside_it_names_special_tokens(tmp_path: Path) -> None:
         tokenizer = TiktokenTokenizer(tmp_path / "tiktoken.model")
     code, beyond = (str(warning.message) for warning in caught)
     assert "which is not run: 'tokenization_kimi.TikTokenTokenizer'. It is taken for that" in code
-    assert "may give no ids: [277]. The code of kimi has those below 277" in beyond
+    assert "may have no tokens with the declared ids [277]. It has ids below 277" in beyond
     names = ["[BOS]", "<|reserved_token_274|>", "<tool>", "<|reserved_token_276|>", "<far>"]
     assert [tokenizer.id_to_token(token_id) for token_id in range(273, 279)] == [*names, None]
     # Its code skips only what is declared.

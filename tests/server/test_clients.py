@@ -106,7 +106,6 @@ def test_messages_reach_the_template(server: Served) -> None:
     assert "does not force" in error["message"]
     content.append({"role": "assistant", "content": "You sa"})  # the answer continues it
     assert told()["content"][0]["text"] == "user: Say it.\nUser: xassistant: You sa"
-    content[-1]["content"] = [{"type": "text", "text": "You"}, {"type": "tool_use", "name": "x"}]
     content[-1]["content"] = [{"type": "image"}]
     assert "a part 'image'" in told()["error"]["message"]
 
