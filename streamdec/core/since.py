@@ -29,7 +29,7 @@ MOST_SINCE: Final = 16
 MOST_TRIED: Final = 8
 """Tokens at which the clean point is tried, if it moves by reading."""
 
-Effect = tuple[tuple[int, bool], ...]
+MarkerEffect = tuple[tuple[int, bool], ...]
 """For each section of each matcher: the section after some ids, and whether one was a marker."""
 
 
@@ -81,7 +81,7 @@ def _place(row: Row) -> Any:
     return row.state[:-1] if row.table.route == "window" else row.state
 
 
-def _effect(stops: StopSet, token_ids: Sequence[int]) -> Effect:
+def _effect(stops: StopSet, token_ids: Sequence[int]) -> MarkerEffect:
     """Return the effect of ``token_ids``, which have no text."""
     found: list[tuple[int, bool]] = []
     for matcher in filter(None, (stops.matcher, stops.labeller)):

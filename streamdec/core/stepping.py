@@ -13,13 +13,13 @@ from streamdec.core.sequence import Sequence
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.text_stop_decoder import TextStopDecoder
 
-Step = Callable[[Any], Chunk]
-Feed = Callable[[Iterable[SupportsIndex]], Chunk]
+StepFunction = Callable[[Any], Chunk]
+FeedFunction = Callable[[Iterable[SupportsIndex]], Chunk]
 
 DECODERS = DecodeStream, StopSequenceDecoder, Sequence, TextStopDecoder
 
 
-def methods_of(decoder: Any) -> tuple[Step, Feed]:
+def methods_of(decoder: Any) -> tuple[StepFunction, FeedFunction]:
     """Return two functions that return a chunk: of one id (or text), and of several."""
     if isinstance(decoder, TokenDecoder):
         return decoder._step, decoder._feed
