@@ -147,7 +147,7 @@ def stop_text(text: str) -> str:
     '\nUser:'
     """
     if not text:
-        raise click.BadParameter("an empty stop would match everywhere; leave it out")
+        raise click.BadParameter("an empty text would match everywhere; leave it out")
 
     def character(escape: re.Match[str]) -> str:
         if escape[0] not in _ESCAPES:

@@ -29,7 +29,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streamdec.core.conditions import StopConditions
+from streamdec.core.conditions import pairs_of
 from streamdec.errors import MissingExtraError, SourceError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai
@@ -95,7 +95,7 @@ def create_app(
 
     Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, an API key
     is not printable ASCII, or markers are empty or equal; TypeError if ``models``, ``api_keys`` or
-    ``hosts`` is a string.
+    ``hosts`` is a string, or markers are no pairs.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -119,8 +119,7 @@ def create_app(
     if not callable(engine):
         message = "callable with (prompt_token_ids, params)"
         raise SourceError(f"an engine must be {message}, not {engine!r:.80}")
-    markers = tuple((first, last) for first, last in reasoning_markers)
-    StopConditions(ignore_stops_between=markers or None)  # raises for wrong markers
+    markers: Any = pairs_of("reasoning_markers", reasoning_markers)
     known = Known(
         models=tuple(models),
         limits=limits or ServerLimits(),

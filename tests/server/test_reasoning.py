@@ -158,5 +158,5 @@ def test_channels_of_several_special_tokens(tmp_path: Any, is_streamed: bool) ->
 
 @pytest.mark.parametrize("markers", [[("a", "a")], [("", "b")], [("<think>",)]])
 def test_bad_markers_raise_before_the_first_request(tokenizer: Any, markers: Any) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises((ValueError, TypeError), match=r"^reasoning_markers: "):
         create_app(tokenizer, EchoEngine(), reasoning_markers=markers)
