@@ -30,4 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"streamdec: the command line needs {error.name}: pip install 'streamdec[cli]'\n"
         )
         raise SystemExit(2) from None
+    except KeyboardInterrupt:  # as click does later
+        sys.stderr.write("Aborted!\n")
+        raise SystemExit(1) from None
     commands.main(arguments, prog_name="streamdec")

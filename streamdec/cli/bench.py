@@ -37,10 +37,7 @@ _MOST_CHARACTERS = 50_000  # so that half a minute is enough for many rounds
     help="About how long the measurement takes.",
 )
 def bench(
-    tokenizer: shared.Source,
-    stop: tuple[str, ...],
-    file: TextIO | None,
-    seconds: float,
+    tokenizer: shared.Source, stop: tuple[str, ...], file: TextIO | None, seconds: float
 ) -> None:
     """Measure the CPU time to stream one token.
 

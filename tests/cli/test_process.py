@@ -69,6 +69,15 @@ def test_ctrl_c_ends_the_command_without_a_traceback() -> None:
     assert (process.returncode, err.strip()) == (1, b"Aborted!")
 
 
+def test_ctrl_c_while_libraries_are_imported_gives_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt", "utf-8")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import streamdec.__main__ as m"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; m.main()"], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"Aborted!\n")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
 @pytest.mark.parametrize("line", ["info demo", "decode demo 20 21"])
 def test_a_full_disk_is_one_line(line: str) -> None:
