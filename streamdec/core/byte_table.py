@@ -64,8 +64,7 @@ class ByteTable(Table):
     # --- the end of the text, and its beginning
 
     def flush(self, state: State) -> str:
-        rule_state, pending, tails = state
-        return self.replacers.flush(tails, self.final(pending + self.rule.flush(rule_state)))
+        return self.release(state)[0]
 
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state

@@ -108,10 +108,10 @@ class TokenRule(ABC):
 
     def flush(self, state: State) -> bytes:
         """Return the bytes that are output because nothing follows."""
-        return b""
+        return self.release(state)[0]
 
     def release(self, state: State) -> tuple[bytes, State]:
-        """Return the bytes of ``held``, which are output, and the state without them."""
+        """Return the bytes that are output if nothing follows, and the state without them."""
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:

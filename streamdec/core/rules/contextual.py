@@ -91,13 +91,10 @@ class WordSuffix(TokenRule):
         common, open_end = element
         return state[0].encode() + common, open_end
 
-    def flush(self, state: OpenEnd) -> bytes:
-        return state[1].encode()
-
     def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
         # A space that is owed is not output: it comes with the next token, if one follows.
         owed = self.idle if state[0].endswith(" ") else self.start
-        return self.flush(state), owed if state[1] else state
+        return state[1].encode(), owed if state[1] else state
 
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
@@ -203,10 +200,6 @@ class LeadingStrip(TokenRule):
 
     def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
         return self._stripped(state, *self._inner.settle(state[0]))
-
-    def flush(self, state: Stripping) -> bytes:
-        data, (_, _, begun) = self._stripped(state, self._inner.flush(state[0]), None)
-        return data + begun
 
     def release(self, state: Stripping) -> tuple[bytes, Stripping]:
         data, (inner, left, begun) = self._stripped(state, *self._inner.release(state[0]))
