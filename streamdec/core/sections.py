@@ -152,8 +152,8 @@ class Matcher:
         return self._turned(tail, turned), Turn(turned, found.end, found.size)
 
     def _turned(self, tail: Any, section: int) -> Seen:
-        if self._gated:
-            tail = self.stops.skip(tail, "") if section == OUTSIDE else self.stops.close(tail)
+        if self._gated and section != OUTSIDE:
+            tail = self.stops.close(tail)
         return Seen(tail, section)
 
     def by_id(self, seen: Seen, token_id: int) -> Seen | None:
@@ -184,10 +184,8 @@ class Matcher:
     def first_letters(self, seen: Seen) -> frozenset[str] | None:
         """Return letters without which a text changes nothing; None: any may matter.
 
-        U+0080 stands for all letters that are not ASCII.
+        No stop or marker has begun in ``seen``. U+0080 stands for all letters that are not ASCII.
         """
-        if seen.marker:
-            return None
         letters = self.stops.letters(seen.tail, is_open=self.is_on(seen))
         return None if letters is None else letters | self.sections.first_letters(seen.section)
 
