@@ -63,9 +63,6 @@ class ByteTable(Table):
 
     # --- the end of the text, and its beginning
 
-    def flush(self, state: State) -> str:
-        return self.release(state)[0]
-
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state
         data, rule_state = self.rule.release(rule_state)
