@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from os.path import commonprefix
 from typing import SupportsIndex
 
-from streamdec.core.replacers import CLEANED_UP
+from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES as CLEAN_UP
 from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule
-from streamdec.protocols import CTC, Joined, Metaspace, WordPiece
+from streamdec.protocols import CTC, Joined, LiteralReplace, Metaspace, WordPiece
 
 # --- tokens whose text depends on being the first -------------------------------------------------
 
@@ -51,15 +51,15 @@ def encoded_metaspace(rule: Metaspace, piece: str) -> Forms:
     return first.encode(), later.encode()
 
 
-WORDPIECE_CLEANUP = (*CLEANED_UP[:7], (" do not", " don't"), *CLEANED_UP[7:])
+WORDPIECE_CLEANUP = (*CLEAN_UP[:7], LiteralReplace(" do not", " don't"), *CLEAN_UP[7:])
 """The clean-up of the ``tokenizers`` library, applied to each token alone
 (``decoders/wordpiece.rs``)."""
 
 
 def cleaned(text: str) -> str:
     """Return the text of one token after WORDPIECE_CLEANUP."""
-    for pattern, content in WORDPIECE_CLEANUP:
-        text = text.replace(pattern, content)
+    for rule in WORDPIECE_CLEANUP:
+        text = text.replace(rule.pattern, rule.content)
     return text
 
 
