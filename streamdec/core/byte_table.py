@@ -40,18 +40,15 @@ class ByteTable(Table):
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
-        data, after = self.rule.advance(rule_state, element)
-        if not data and after == rule_state:
-            return "", state
+        data, rule_state = self.rule.advance(rule_state, element)
         if not pending and data.isascii():
             text, rest = data.decode(), b""
         else:
             text, rest = utf8.decode(pending + data, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
-        elif after is rule_state and rest == pending:
-            return text, state
-        return text, (after, rest, tails)
+        after = rule_state, rest, tails
+        return text, state if after == state else after
 
     def knows(self, token_id: int) -> bool:
         elements = self.rule.elements
