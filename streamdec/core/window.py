@@ -108,11 +108,11 @@ class WindowTable(Table):
         if not settled.startswith(given) and text.endswith(REPLACEMENT):
             settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
         new = _appended(given, settled)
+        given += new
         if new and len(settled) == len(text):
-            context = self._context(context + pending, text, len(pending))
-            text = self._decode(context)
-            return new, self._bounded(WindowState(context, (), text, state.tails), text)
-        return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
+            context, pending = self._context(context + pending, text, len(pending)), ()
+            given = text = self._decode(context)
+        return new, self._bounded(WindowState(context, pending, given, state.tails), text)
 
     def knows(self, token_id: int) -> bool:
         return self._piece is None or self._piece(token_id) is not None
