@@ -100,10 +100,10 @@ class ByteTable(Table):
 
     def traits(self, state: State) -> Traits:
         rule_state, pending, tails = state
-        is_cut = self.has_spans and not self.rule.held(rule_state)
         holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
         waits = holds or self.rule.waiting(rule_state) > 0
-        return Traits(holds, waits, is_fresh=is_cut or not holds)
+        # Where bytes are known by token, a token that gave text leaves no open run behind it.
+        return Traits(holds, waits, is_fresh=self.has_spans or not holds)
 
     def held(self, state: State) -> bytes:
         rule_state, pending, tails = state
