@@ -40,18 +40,15 @@ class ByteTable(Table):
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
-        data, after = self.rule.advance(rule_state, element)
-        if not data and after == rule_state:
-            return "", state
+        data, rule_state = self.rule.advance(rule_state, element)
         if not pending and data.isascii():
             text, rest = data.decode(), b""
         else:
             text, rest = utf8.decode(pending + data, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
-        elif after is rule_state and rest == pending:
-            return text, state
-        return text, (after, rest, tails)
+        after = rule_state, rest, tails
+        return text, state if after == state else after
 
     def knows(self, token_id: int) -> bool:
         elements = self.rule.elements
@@ -62,10 +59,6 @@ class ByteTable(Table):
         return not self.rule.held(state[0])  # there are too many open runs
 
     # --- the end of the text, and its beginning
-
-    def flush(self, state: State) -> str:
-        rule_state, pending, tails = state
-        return self.replacers.flush(tails, self.final(pending + self.rule.flush(rule_state)))
 
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state
@@ -107,10 +100,10 @@ class ByteTable(Table):
 
     def traits(self, state: State) -> Traits:
         rule_state, pending, tails = state
-        is_cut = self.has_spans and not self.rule.held(rule_state)
         holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
         waits = holds or self.rule.waiting(rule_state) > 0
-        return Traits(holds, waits, is_fresh=is_cut or not holds)
+        # Where bytes are known by token, a token that gave text leaves no open run behind it.
+        return Traits(holds, waits, is_fresh=self.has_spans or not holds)
 
     def held(self, state: State) -> bytes:
         rule_state, pending, tails = state

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from streamdec.core.decode_options import Options
 from streamdec.protocols import LiteralReplace
 
-CLEANED_UP = (
-    *((f" {mark}", mark) for mark in ".?!,"),
-    (" ' ", "'"),
-    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
+CLEAN_UP_TOKENIZATION_SPACES = (
+    *(LiteralReplace(f" {mark}", mark) for mark in ".?!,"),
+    LiteralReplace(" ' ", "'"),
+    *(LiteralReplace(f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
 )
-"""What a clean-up replaces, in this order."""
-
-CLEAN_UP_TOKENIZATION_SPACES = tuple(LiteralReplace(*pair) for pair in CLEANED_UP)
-"""What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``."""
+"""What ``transformers`` does to the finished text under ``clean_up_tokenization_spaces=True``, in
+this order."""
 
 Tails = tuple[str, ...]
 """The text that each replacement withholds."""

@@ -152,8 +152,8 @@ class Matcher:
         return self._turned(tail, turned), Turn(turned, found.end, found.size)
 
     def _turned(self, tail: Any, section: int) -> Seen:
-        if self._gated:
-            tail = self.stops.skip(tail, "") if section == OUTSIDE else self.stops.close(tail)
+        if self._gated and section != OUTSIDE:
+            tail = self.stops.close(tail)
         return Seen(tail, section)
 
     def by_id(self, seen: Seen, token_id: int) -> Seen | None:
@@ -184,18 +184,13 @@ class Matcher:
     def first_letters(self, seen: Seen) -> frozenset[str] | None:
         """Return letters without which a text changes nothing; None: any may matter.
 
-        U+0080 stands for all letters that are not ASCII.
+        No stop or marker has begun in ``seen``. U+0080 stands for all letters that are not ASCII.
         """
-        if seen.marker:
-            return None
         letters = self.stops.letters(seen.tail, is_open=self.is_on(seen))
         return None if letters is None else letters | self.sections.first_letters(seen.section)
 
 
 # --- the names of sections ------------------------------------------------------------------------
-
-MARKER = ""
-"""The section of the text of a marker, which is not output."""
 
 
 class Labels:
@@ -203,12 +198,13 @@ class Labels:
 
     def __init__(self, labeller: Matcher | None, names: Sequence[str | None], section: int) -> None:
         self._labeller = labeller
-        self._all_names = names
+        self._names = names
         self.seen: Seen = Seen("", section)
         """What the labeller remembers."""
-        self._names: list[str | None] = []
         self._sections: list[int] = []
-        self._markers: list[tuple[int, int]] = []
+        """The section of each code point."""
+        self._markers: list[range] = []
+        """Where the text of markers is, which is not output."""
 
     def read(self, text: str) -> None:
         """Read more of the text."""
@@ -219,21 +215,17 @@ class Labels:
                 self.seen, turn = self._labeller.read(self.seen, text)
             if isinstance(turn, Turn):
                 size = turn.end
-            self._add(self._all_names[section], section, size)
-            if isinstance(turn, Turn):
-                end = len(self._names)
-                start = max(end - turn.size, 0)  # it may have begun before this text
-                self._names[start:] = [MARKER] * (end - start)
-                self._markers.append((start, end))
+                end = len(self._sections) + size
+                # A marker may have begun before this text.
+                self._markers.append(range(max(end - turn.size, 0), end))
+            self._sections += [section] * size
             text = text[size:]
 
     def skip(self) -> None:
         """Take a code point that is the text of a marker by id."""
-        self._add(MARKER, self.seen.section, 1)
-
-    def _add(self, name: str | None, section: int, size: int) -> None:
-        self._names += [name] * size
-        self._sections += [section] * size
+        place = len(self._sections)
+        self._markers.append(range(place, place + 1))
+        self._sections.append(self.seen.section)
 
     def section_at(self, place: int) -> int:
         """Return the section in which the code point at ``place`` was or will be read."""
@@ -244,19 +236,24 @@ class Labels:
 
         If a part of a marker is jailed, all of it is, because a stop may cut it.
         """
-        kept = max(jailed, len(self.seen.marker))
-        for start, end in reversed(self._markers):
-            if start < len(self._names) - kept < end:
-                kept = len(self._names) - start
-        return kept
+        size = len(self._sections)
+        end = size - max(jailed, len(self.seen.marker))
+        for marker in reversed(self._markers):
+            if end in marker:
+                end = marker.start
+        return size - end
 
     def chunk(self, start: int, text: str, last: Chunk = NOTHING) -> Chunk:
         """Return ``text`` from ``start`` on without markers, with the finish of ``last``."""
-        named = zip(self._names[start:], text, strict=False)
-        parts = [(name, letter) for name, letter in named if name != MARKER]
+        hidden = {place for marker in self._markers for place in marker}
+        parts = [
+            (self._names[self._sections[place]], letter)
+            for place, letter in enumerate(text, start)
+            if place not in hidden
+        ]
         if not parts and last is NOTHING:
             return NOTHING
-        return of_parts(parts or [(self._all_names[self.seen.section], "")], last)
+        return of_parts(parts or [(self._names[self.seen.section], "")], last)
 
 
 # --- the prompt -----------------------------------------------------------------------------------

@@ -165,7 +165,10 @@ def tokenizer_for(given: Any) -> Any:
         return given
     if isinstance(inner, type) or not hasattr(inner, "get_added_tokens_decoder"):
         return given
-    kept, key = _home(inner)
+    # The wrapper refers to the tokenizer. So the tokenizer's own ``__dict__`` holds it: the garbage
+    # collector can free both. It does not track tokenizers of version 0.22.
+    is_tracked = gc.is_tracked(inner)
+    kept, key = (inner.__dict__, _WRAPPER) if is_tracked else (_untracked, id(inner))
     found = kept.get(key)
     if found is None or inner.id_to_token(found.next_id) != found.next_text:
         with _lock:
@@ -179,17 +182,6 @@ def tokenizer_for(given: Any) -> Any:
                     del _untracked[oldest]
     wrapper = found.wrapper
     return wrapper if given is inner or _decodes_alike(given, wrapper) else given
-
-
-def _home(tokenizer: Any) -> tuple[dict[Any, _Wrapped], Any]:
-    """Return the dict that holds the wrapper of ``tokenizer``, and its key there.
-
-    The wrapper refers to the tokenizer. So the dict is the tokenizer's own ``__dict__``: the
-    garbage collector can free both. It does not track tokenizers of version 0.22.
-    """
-    if gc.is_tracked(tokenizer):
-        return tokenizer.__dict__, _WRAPPER
-    return _untracked, id(tokenizer)
 
 
 def _wrapper(given: Any, inner: Any) -> Any:

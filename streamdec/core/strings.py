@@ -114,10 +114,8 @@ class StopStrings:
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
         """Return letters without which a text leaves ``tail``; None: any may change it.
 
-        Text is stepped if ``is_open``, and skipped if not.
+        No stop has begun in ``tail``. Text is stepped if ``is_open``, and skipped if not.
         """
-        if tail:
-            return None
         return self.first_letters if is_open else frozenset()
 
     def step(self, tail: str, text: str, *, ignore: bool = False) -> tuple[str, Hit | None]:

@@ -133,7 +133,8 @@ class Table(ABC):
         self.options: Options = options
         self.idle: State = idle
         self._rows: dict[State, Row] = {}
-        self._num_stored = 0
+        self.num_stored = 0
+        """How many transitions and rows are stored, besides those of idle."""
         self._named: Counter[int] = Counter()
         """How many stop sets name each id."""
         self._num_unknown = 0
@@ -193,17 +194,12 @@ class Table(ABC):
 
     def _make_room(self) -> None:
         """Count one more row or transition, and empty the rows if there are too many."""
-        self._num_stored += 1
-        if self._num_stored > MAX_TRANSITIONS:
+        self.num_stored += 1
+        if self.num_stored > MAX_TRANSITIONS:
             rows, self._rows = self._rows, {}
-            self._num_stored = 0
+            self.num_stored = 0
             for row in [*rows.values()]:
                 row.clear()
-
-    @property
-    def num_stored(self) -> int:
-        """How many transitions and rows are stored."""
-        return self._num_stored + len(self.idle_row)
 
     def name_ids(self, token_ids: Iterable[int], by: Literal[1, -1] = 1) -> None:
         """Mark ``token_ids`` as NAMED, or (by -1) undo one such call."""
@@ -240,9 +236,9 @@ class Table(ABC):
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
         """Return the state after a prompt, and read only the necessary end of it."""
 
-    @abstractmethod
     def flush(self, state: State) -> str:
         """Return the text that the end of a stream outputs. Raises RewriteError."""
+        return self.release(state)[0]
 
     @abstractmethod
     def release(self, state: State) -> tuple[str, State]:

@@ -108,11 +108,11 @@ class WindowTable(Table):
         if not settled.startswith(given) and text.endswith(REPLACEMENT):
             settled = given  # a run of bytes that may yet be good: as vLLM and TGI, wait
         new = _appended(given, settled)
+        given += new
         if new and len(settled) == len(text):
-            context = self._context(context + pending, text, len(pending))
-            text = self._decode(context)
-            return new, self._bounded(WindowState(context, (), text, state.tails), text)
-        return new, self._bounded(WindowState(context, pending, given + new, state.tails), text)
+            context, pending = self._context(context + pending, text, len(pending)), ()
+            given = text = self._decode(context)
+        return new, self._bounded(WindowState(context, pending, given, state.tails), text)
 
     def knows(self, token_id: int) -> bool:
         return self._piece is None or self._piece(token_id) is not None
@@ -141,14 +141,14 @@ class WindowTable(Table):
         # First go the ids without text, such as skipped and unknown ones. The last of each stays if
         # there is room: a blank of CTC separates equal tokens. Before any text it stays anyway,
         # because a token without text may still be the first.
-        ids, later = self._without_silent(ids, text, keep_last=True), None
-        if len(ids) > HALF and text:
-            later = self._cut(ids, text, given, least=1)
-            if later is None:
-                ids = self._without_silent(ids, text, keep_last=False)
-        if len(ids) > HALF and later is None:
-            later = self._cut(ids, text, given, least=0)
-        ids, given = later or (ids, given)
+        for keep_last in (True, False) if text else (True,):
+            ids = self._without_silent(ids, text, keep_last=keep_last)
+            if len(ids) <= HALF:
+                break
+            later = self._cut(ids, text, given, least=1 if text and keep_last else 0)
+            if later is not None:
+                ids, given = later
+                break
         if len(ids) >= MAX_WINDOW:
             raise _rewrite(given, text)
         return WindowState(ids, (), given, state.tails)

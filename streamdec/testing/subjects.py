@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.core.rules.base import byte_alphabet
+from streamdec.core.rules.base import BYTE_ALPHABET
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError
 from streamdec.protocols import ByteFallback, ByteLevel, Decoder
@@ -22,7 +22,7 @@ REPLACEMENT = "\ufffd"
 
 _SPELLED: dict[str | bytes, tuple[type, int]] = {
     **{f"<0x{byte:02X}>": (ByteFallback, byte) for byte in range(256)},
-    **{chr(letter): (ByteLevel, byte) for letter, byte in byte_alphabet().items()},
+    **{chr(letter): (ByteLevel, byte) for letter, byte in BYTE_ALPHABET.items()},
 }
 
 
@@ -204,7 +204,7 @@ def small_tokenizers() -> dict[str, Tokenizer]:
     }
 
 
-_LETTER_OF = {byte: chr(letter) for letter, byte in byte_alphabet().items()}
+_LETTER_OF = {byte: chr(letter) for letter, byte in BYTE_ALPHABET.items()}
 _CHARACTERS = "é你好😀🙂\u0301".encode()
 _CUT = [_CHARACTERS[i:j] for i in range(len(_CHARACTERS)) for j in range(i + 2, i + 5)]
 _BROKEN = [b"\xe0\x80", b"\xed\xa0\x80", b"\xf4\x90", b"a\xe4", b"\xbd\xa0b"]

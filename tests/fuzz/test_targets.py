@@ -90,7 +90,7 @@ BREAKS = (
     Break("utf8", utf8, "flush", lambda *_: ""),
     Break("jail", StopStrings, "_first_stop", lambda *_: None),
     Break("byte_level", FixedBytes, "prime", lambda *_: (b"", None)),
-    Break("byte_fallback", ExactRuns, "flush", lambda *_: b""),
+    Break("byte_fallback", ExactRuns, "release", lambda *_: (b"", None)),
     Break("metaspace", FirstThenLater, "prime", lambda *_: (b"", False)),
     Break("wordpiece", FirstThenLater, "fits", lambda *_: False),
     Break("bpe_suffix", WordSuffix, "fits", lambda *_: False),

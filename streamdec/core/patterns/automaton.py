@@ -122,8 +122,7 @@ class State(dict[int, "tuple[State, int]"]):
     def __repr__(self) -> str:  # that of a dict shows all later states
         return f"State({self.paths}, {self.before}, {self.oldest})"
 
-    def __ne__(self, other: object) -> bool:  # that of a dict compares what it knows
-        return not self == other
+    __ne__ = object.__ne__  # that of a dict compares what it knows
 
     def __hash__(self) -> int:  # type: ignore[override]
         return self._hash

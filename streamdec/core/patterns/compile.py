@@ -140,13 +140,9 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
     return StopPattern(source, longest, builder.automaton(longest))
 
 
-def quoted(source: str) -> str:
-    r"""Return a pattern in quotes, on one line; a new line is ``\n``."""
-    return f"{source!r:.100}".replace("\\\\", "\\")
-
-
 def _refused(source: str, why: str) -> ValueError:
-    return ValueError(f"stop_regex {quoted(source)} {why}")
+    quoted = f"{source!r:.100}".replace("\\\\", "\\")  # a new line is shown as \n
+    return ValueError(f"stop_regex {quoted} {why}")
 
 
 class _RefusedError(Exception):

@@ -98,10 +98,8 @@ class PatternStops:
         return max(len(tail.text), len(tail.context.entries), paths) <= FEW
 
     def letters(self, tail: PatternTail, *, is_open: bool) -> frozenset[str] | None:
-        if tail.text or (self._looking and not is_open):
-            return None
         if not is_open:
-            return frozenset()
+            return None if self._looking else frozenset()
         found = set(self._strings.first_letters)
         for automaton, state in zip(self._automata, tail.states, strict=True):
             letters = automaton.letters(state)

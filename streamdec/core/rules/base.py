@@ -108,10 +108,10 @@ class TokenRule(ABC):
 
     def flush(self, state: State) -> bytes:
         """Return the bytes that are output because nothing follows."""
-        return b""
+        return self.release(state)[0]
 
     def release(self, state: State) -> tuple[bytes, State]:
-        """Return the bytes of ``held``, which are output, and the state without them."""
+        """Return the bytes that are output if nothing follows, and the state without them."""
         return b"", state
 
     def settle(self, state: State) -> tuple[bytes, State]:
@@ -177,23 +177,18 @@ class TokenRule(ABC):
 # --- tokens whose bytes do not depend on their neighbours -----------------------------------------
 
 
-def byte_alphabet() -> dict[int, int]:
-    """Return the bytes by code point of the alphabet of byte-level BPE.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+BYTE_ALPHABET = {byte: byte for byte in _PRINTABLE} | dict(enumerate(_OTHERS, 0x100))
+"""The bytes by code point of the alphabet of byte-level BPE.
 
-    From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``).
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: byte for byte in printable} | {0x100 + n: byte for n, byte in enumerate(others)}
-
-
-_BYTE_ALPHABET = byte_alphabet()
+From OpenAI's GPT-2 (``encoder.py``, ``bytes_to_unicode``)."""
 
 
 def byte_level(piece: str) -> bytes:
     """Return a piece of the byte alphabet as its bytes, and any other piece as UTF-8."""
     try:
-        return charmap_encode(piece, "strict", _BYTE_ALPHABET)[0]
+        return charmap_encode(piece, "strict", BYTE_ALPHABET)[0]
     except UnicodeEncodeError:
         return piece.encode()
 

@@ -72,7 +72,7 @@ class ExactRuns(_Runs):
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
         if not isinstance(element, int):
-            return self.flush(state) + element, None
+            return self.release(state)[0] + element, None
         if state == BROKEN:
             return REPLACEMENT_BYTES, BROKEN
         run = self.held(state)
@@ -83,12 +83,9 @@ class ExactRuns(_Runs):
             return REPLACEMENT_BYTES * (len(run) + 1), BROKEN
         return b"", run + bytes([element])
 
-    def flush(self, state: Run) -> bytes:
-        run = self.held(state)
-        return REPLACEMENT_BYTES * len(run) if _unfinished(run) else run
-
     def release(self, state: Run) -> tuple[bytes, Run]:
-        return self.flush(state), None
+        run = self.held(state)
+        return REPLACEMENT_BYTES * len(run) if _unfinished(run) else run, None
 
     def settle(self, state: Run) -> tuple[bytes, Run]:
         run = self.held(state)
@@ -115,8 +112,8 @@ class EagerRuns(TokenRule):
         text, rest = utf8.decode((state or b"") + bytes([element]), utf8.PER_BYTE)
         return text.encode(), rest or None
 
-    def flush(self, state: bytes | None) -> bytes:
-        return utf8.flush(state or b"", utf8.PER_BYTE).encode()
+    def release(self, state: bytes | None) -> tuple[bytes, None]:
+        return utf8.flush(state or b"", utf8.PER_BYTE).encode(), None
 
     def held(self, state: bytes | None) -> bytes:
         return state or b""
@@ -154,16 +151,13 @@ class RunsThenSpaces(_Runs):
             came = came or self.FIRST_RUN
             data, run = self._runs.advance(run, element)
             return self._spaced(data, came), (came, run)
-        closed = self.flush(state)
-        came = self.MORE if came else self.NOTHING
+        closed, (came, _) = self.release(state)
         return closed + self._spaced(element, came), (self.MORE, None)
 
-    def flush(self, state: tuple[int, Run]) -> bytes:
-        came, run = state
-        return self._spaced(self._runs.flush(run), came)
-
     def release(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
-        return self.flush(state), (self.MORE if state[0] else self.NOTHING, None)
+        came, run = state
+        data, run = self._runs.release(run)
+        return self._spaced(data, came), (self.MORE if came else self.NOTHING, run)
 
     def settle(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
         came, run = state

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from os.path import commonprefix
 from typing import SupportsIndex
 
-from streamdec.core.replacers import CLEANED_UP
+from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES as CLEAN_UP
 from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule
-from streamdec.protocols import CTC, Joined, Metaspace, WordPiece
+from streamdec.protocols import CTC, Joined, LiteralReplace, Metaspace, WordPiece
 
 # --- tokens whose text depends on being the first -------------------------------------------------
 
@@ -51,15 +51,15 @@ def encoded_metaspace(rule: Metaspace, piece: str) -> Forms:
     return first.encode(), later.encode()
 
 
-WORDPIECE_CLEANUP = (*CLEANED_UP[:7], (" do not", " don't"), *CLEANED_UP[7:])
+WORDPIECE_CLEANUP = (*CLEAN_UP[:7], LiteralReplace(" do not", " don't"), *CLEAN_UP[7:])
 """The clean-up of the ``tokenizers`` library, applied to each token alone
 (``decoders/wordpiece.rs``)."""
 
 
 def cleaned(text: str) -> str:
     """Return the text of one token after WORDPIECE_CLEANUP."""
-    for pattern, content in WORDPIECE_CLEANUP:
-        text = text.replace(pattern, content)
+    for rule in WORDPIECE_CLEANUP:
+        text = text.replace(rule.pattern, rule.content)
     return text
 
 
@@ -91,13 +91,10 @@ class WordSuffix(TokenRule):
         common, open_end = element
         return state[0].encode() + common, open_end
 
-    def flush(self, state: OpenEnd) -> bytes:
-        return state[1].encode()
-
     def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
         # A space that is owed is not output: it comes with the next token, if one follows.
         owed = self.idle if state[0].endswith(" ") else self.start
-        return self.flush(state), owed if state[1] else state
+        return state[1].encode(), owed if state[1] else state
 
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
@@ -203,10 +200,6 @@ class LeadingStrip(TokenRule):
 
     def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
         return self._stripped(state, *self._inner.settle(state[0]))
-
-    def flush(self, state: Stripping) -> bytes:
-        data, (_, _, begun) = self._stripped(state, self._inner.flush(state[0]), None)
-        return data + begun
 
     def release(self, state: Stripping) -> tuple[bytes, Stripping]:
         data, (inner, left, begun) = self._stripped(state, *self._inner.release(state[0]))

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streamdec.core.patterns.compile import parse, quoted, read_pattern
+from streamdec.core.patterns.compile import parse, read_pattern
 
 GOOD = r"""a   abc|abd   a|b   a|[^c]   (a|b)   (?:a|b)c   (|)c   \d|x   [a]   [^a]   []a]   [^]a]
 [a-z0-9]   [a-]   [-a]   [\d-]   [\w\-x]   [\b]   [\]]   [\x41-\x43]   \x41\u0042\U00000043
@@ -105,7 +105,6 @@ def test_errors_show_a_pattern_as_it_is_written() -> None:
         ("a\nb(", r"'a\nb('"),
         (r"it's (", '"it\'s ("'),
     ):
-        assert quoted(pattern) == shown
         with pytest.raises(ValueError, match="is not a pattern") as error:
             read_pattern(pattern, None)
         assert str(error.value).startswith(f"stop_regex {shown} is not")
