@@ -6,6 +6,7 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from streamdec import tokenizers
 from streamdec.backends._tokenizer_json import Source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import FastOptions, HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.folders.agreement import compare
@@ -28,7 +29,7 @@ from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
 from streamdec.tokenizers.folder_files import read_bounded
-from streamdec.tokenizers.tokenizer_report import TokenizerReport
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
@@ -45,14 +46,16 @@ _CLASSES = {
 def open_tokenizer(
     place: Place,
     found: Detected | None,
-    options: FastOptions,
+    fast: FastMode,
     apply_tokenizer_config: bool | None,
+    trial: Callable[[], None] | None,
     *,
     allow_download: bool,
 ) -> BaseTokenizer:
     """Return the tokenizer of ``place``, with its report.
 
-    ``found`` is its format. The other arguments are those of load_tokenizer.
+    ``found`` is its format, and ``trial`` builds fastokens in a child process. The other arguments
+    are those of load_tokenizer.
     """
     reason, applies = "", False
     if place.path is None or found is None:
@@ -67,7 +70,7 @@ def open_tokenizer(
             source = _source(found, applies=applies)
             if source is not None:
                 made = HybridTokenizer.__new__(HybridTokenizer)
-                return made._load(source, options, found.format, place.revision)
+                return made._load(source, fast, found.format, place.revision, trial)
             tokenizer = _of_other_format(found)
         except NotFollowedError as error:
             reason = str(error)
@@ -80,7 +83,7 @@ def open_tokenizer(
         reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
-        requested=options.fast,
+        requested=fast,
         active=tokenizer.tokenizer_type,
         reason=reason or (found.description if found is not None else ""),
         sha256=getattr(tokenizer, "sha256", None),
