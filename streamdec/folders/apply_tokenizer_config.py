@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Tokenizer, processors
 
 from streamdec.errors import warn
 from streamdec.folders.agreement import Table, check_agreement
-from streamdec.folders.class_pipelines import set_post_processor
+from streamdec.folders.class_pipelines import build, set_post_processor
 from streamdec.folders.folder_tokens import FolderTokens, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
@@ -105,7 +105,7 @@ def _made(
     """
     _check_followed(tokens)
     if tokens.is_built and tokens.pipeline is not None:
-        tokenizer = tokens.pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+        tokenizer = build(tokens.pipeline, tokenizer, content, tokens.config, tokens.roles)
     to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
     if tokens.is_remote:  # its code gives other tokens no ids that are known here
         known = {token.content for token in tokens.declared.values()}
@@ -141,7 +141,7 @@ def _check_followed(tokens: FolderTokens) -> None:
         raise NotFollowedError("the class builds its tokenizer in its own way")
     if tokens.is_built and tokens.pipeline is not None:
         declared = {token.content for token in tokens.to_add(())}
-        if not declared.issuperset(tokens.pipeline.data["added"]):
+        if not declared.issuperset(tokens.pipeline["added"]):
             raise NotFollowedError("the class adds tokens that the files do not declare")
 
 

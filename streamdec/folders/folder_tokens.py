@@ -115,7 +115,7 @@ class FolderTokens:
 
         All declared tokens are added again, so the last one of a text decides its flags.
         """
-        data = {} if self.pipeline is None else self.pipeline.data
+        data = self.pipeline or {}
         flags = data.get("flags", {})  # of the role tokens that the files give as strings
         found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
         declared = set(map(_text, found))
