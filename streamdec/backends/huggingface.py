@@ -10,7 +10,6 @@ because the library may assign other ids than the JSON declares.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer
 from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._tokenizer_json import Source, parse, read_source, switch_off_dropout
+from streamdec.backends._tokenizer_json import Source, parse, read_source
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
 from streamdec.folders.folder_tokens import read_folder
@@ -112,30 +111,23 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             self._tokenizer, self.name = _given(source)
             self._folder = None
 
-    def _take(self, source: Source) -> str:
-        """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
-        self.name, assembled = source.name, None
+    def _take(self, source: Source) -> None:
+        """Take the tokenizer of ``source``, and apply the files beside it."""
+        self._tokenizer, self.name = source.tokenizer, source.name
         self._folder = None if source.path is None else source.path.parent
-        shown = self.name if source.path is None else repr(str(source.path))
-        if source.made is None:
-            digest = hashlib.sha256(source.content).hexdigest()
-            self._tokenizer = parse(source.content, shown)
-            switch_off_dropout(self._tokenizer, shown)
-        else:
-            self._tokenizer, assembled, digest = source.made
-            self._roles = assembled.roles
+        if source.tokens is not None:
+            self._roles = source.tokens.roles
         if self._model_size > _MOST_ASKED:
-            self._file_hash = digest[:16]
+            self._file_hash = source.sha256[:16]
         if source.applies and self._folder is not None:
             try:
                 self._tokenizer, self.tokenizer_config_changes = apply_config(
-                    self._tokenizer, source.content, self._folder, assembled
+                    self._tokenizer, source.content, self._folder, source.tokens
                 )
             except TokenizerLoadError as error:
-                file = "tokenizer.json" if assembled is None else "SentencePiece model"
+                file = "tokenizer.json" if source.tokens is None else "SentencePiece model"
                 hint = f"apply_tokenizer_config=False loads only the {file}"
                 raise type(error)(f"{error} ({hint})") from error
-        return digest
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"

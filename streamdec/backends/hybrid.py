@@ -114,8 +114,8 @@ class HybridTokenizer(HuggingFaceTokenizer):
         trial: Callable[[], None] | None = None,
     ) -> Self:
         """Load ``source``, a file of the format ``form``; return this tokenizer."""
-        digest = self._take(source)
-        self.report = TokenizerReport(form, fast, "huggingface", _OFF, digest, revision)
+        self._take(source)
+        self.report = TokenizerReport(form, fast, "huggingface", _OFF, source.sha256, revision)
         self._trial = trial
         self._begin(fast)
         return self

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from streamdec import tokenizers
-from streamdec.backends._tokenizer_json import Source
+from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
@@ -28,7 +28,6 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.folder_files import read_bounded
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 SUPPORTED = (
@@ -101,7 +100,7 @@ def _source(found: Detected, *, applies: bool) -> Source | None:
     if found.format == "transformers":
         raise NotFollowedError(found.description)
     if found.format == "huggingface":
-        return Source(read_bounded(path), str(path), path, applies)
+        return read_source(path, applies)
     if found.format != "sentencepiece" or not applies:
         return None
     if (folder / "vocab.json").is_file():
@@ -110,7 +109,8 @@ def _source(found: Detected, *, applies: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    return Source(b"", str(path), path, applies, from_sentencepiece(path))
+    tokenizer, tokens, digest = from_sentencepiece(path)
+    return Source(tokenizer, digest, str(path), path, applies, tokens=tokens)
 
 
 def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:
