@@ -59,12 +59,8 @@ def try_loading(path: str, options: Mapping[str, Any], size: int, *, imports: bo
     Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
     """
     setup = {"source": path, "options": options, "imports_transformers": imports}
-    try:
-        _ask(b"", setup, limits_for(size, imports_transformers=imports))
-    except ChildError as error:
-        # Not for a limit or an abort: those are the file's.
-        hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
-        raise TokenizerLoadError(f"{path!r}: {error}{hint}") from None
+    limits = limits_for(size, imports_transformers=imports)
+    _ask(b"", setup, limits, f"{path!r}: ", ". untrusted=False loads a file without a trial")
 
 
 def tried(
@@ -109,16 +105,16 @@ def try_content(content: bytes) -> None:
 
     Raises TokenizerLoadError if the library rejects it, or the child exceeds a limit or dies.
     """
-    try:
-        _ask(content, {"source": None}, limits_for(len(content), imports_transformers=False))
-    except ChildError as error:
-        raise TokenizerLoadError(str(error)) from None
+    _ask(content, {"source": None}, limits_for(len(content), imports_transformers=False))
 
 
-def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
-    """Send ``message`` to a new child.
+def _ask(
+    message: bytes, setup: Mapping[str, Any], limits: ChildLimits, where: str = "", hint: str = ""
+) -> None:
+    """Send ``message`` to a new child, and raise the error of loading that it reports.
 
-    Raises the error that the child tells, and ChildError.
+    If the child fails, raises TokenizerLoadError, which begins with ``where``. It ends with
+    ``hint`` if no limit was exceeded and nothing aborted, which would be the fault of the file.
     """
     setup = {
         "serves": "streamdec.loading.trial_main",
@@ -136,12 +132,13 @@ def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
             child.kill()
     except (ChildError, OSError) as error:
         is_limit = isinstance(error, ChildError) and error.is_limit
-        raise ChildError(f"{_FAILED}: {error}", is_limit=is_limit) from None
+        what = f"{where}{_FAILED}: {error}{'' if is_limit else hint}"
+        raise TokenizerLoadError(what) from None
     if "kind" in head:
         kind = _ERRORS.get(str(head["kind"]), TokenizerLoadError)
         raise kind(str(head.get("error"))[:2_000])
     if "error" in head:
-        raise ChildError(f"{_FAILED}: {head['error']!s:.2000}", is_limit=True)
+        raise TokenizerLoadError(f"{where}{_FAILED}: {head['error']!s:.2000}")
 
 
 def limits_for(size: int, *, imports_transformers: bool) -> ChildLimits:
