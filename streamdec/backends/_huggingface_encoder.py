@@ -217,7 +217,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
         The parts are shared: a copy through JSON would block all threads as loading does.
         """
-        tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
+        tokens = [token for _, token in sorted(self._added_tokens.items())]
         # Adding all at once is fast, but the library may then assign other ids than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
             copied = Tokenizer(self._tokenizer.model)
@@ -227,15 +227,20 @@ class HuggingFaceEncoder(BaseTokenizer):
             for group in groups:
                 copied.add_tokens(group)
             if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
+                found = self._added_tokens.items()
+                skip(copied, [t for i, t in found if not t.special and self.is_skipped(i)])
                 return copied
         raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
 
-    def _as_added(self, token_id: int) -> Iterator[AddedToken]:
-        token = self._added_tokens[token_id]
-        if not token.special and self.is_skipped(token_id):
-            # The token was added as special and then as ordinary: the library keeps both.
-            yield AddedToken(token.content, special=True)
-        yield token
+
+def skip(tokenizer: Tokenizer, tokens: list[AddedToken]) -> None:
+    """Make ``tokenizer`` skip ``tokens``, which it has, and leave their flags as they are.
+
+    The library skips an ordinary token that was added as special before. No copy has that.
+    """
+    if tokens:
+        guarded(tokenizer.add_tokens, [AddedToken(t.content, special=True) for t in tokens])
+        guarded(tokenizer.add_tokens, tokens)
 
 
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:

@@ -11,17 +11,17 @@ because the library may assign other ids than the JSON declares.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
 from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
-from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
+from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder, skip
 from streamdec.backends._tokenizer_json import Source, parse, read_source
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
@@ -140,21 +140,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update((name, state[name]) for name in _KEPT)
         added: dict[int, tuple[str | None, bool]] = state["added"]
-        self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
+        found = self._added_tokens.items()
+        again = [t for i, t in found if i in added and added[i][1] and not self.is_skipped(i)]
+        skip(self._tokenizer, again)
+        self._skipped.clear()
         # The library's JSON loses ids after holes.
         if self._decoded_added() != added:
             raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-    def _skip_again(self, ids: Iterable[int]) -> None:
-        """Make the library skip ``ids`` again, because its JSON does not store that."""
-        tokens = [
-            self._added_tokens[i] for i in ids if i in self._added_tokens and not self.is_skipped(i)
-        ]
-        if tokens:
-            before = [AddedToken(token.content, special=True) for token in tokens]
-            guarded(self._tokenizer.add_tokens, before)
-            guarded(self._tokenizer.add_tokens, tokens)
-            self._skipped.clear()
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
         return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}
