@@ -26,6 +26,7 @@ from streamdec.backends._tokenizer_json import Source, parse, read_source
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
 from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
 from streamdec.tokenizers._common import (
@@ -127,7 +128,9 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             except TokenizerLoadError as error:
                 file = "tokenizer.json" if source.tokens is None else "SentencePiece model"
                 hint = f"apply_tokenizer_config=False loads only the {file}"
-                raise type(error)(f"{error} ({hint})") from error
+                if isinstance(error, NotFollowedError):
+                    raise NotFollowedError(f"{error.why} ({hint})", self._folder) from error
+                raise TokenizerLoadError(f"{error} ({hint})") from error
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"

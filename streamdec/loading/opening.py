@@ -72,7 +72,7 @@ def open_tokenizer(
                 return made._load(source, fast, found.format, place.revision, trial)
             tokenizer = _of_other_format(found)
         except NotFollowedError as error:
-            reason = str(error)
+            reason = error.why
             folder = found.path if found.path.is_dir() else found.path.parent
             tokenizer = _by_transformers(folder, reason)
     if applies and found is not None:
