@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.folders.folder_tokens import keep_skipped
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans
 from streamdec.tokenizers._common import guarded
@@ -228,19 +229,9 @@ class HuggingFaceEncoder(BaseTokenizer):
                 copied.add_tokens(group)
             if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
                 found = self._added_tokens.items()
-                skip(copied, [t for i, t in found if not t.special and self.is_skipped(i)])
+                keep_skipped(copied, [t for i, t in found if not t.special and self.is_skipped(i)])
                 return copied
         raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-
-def skip(tokenizer: Tokenizer, tokens: list[AddedToken]) -> None:
-    """Make ``tokenizer`` skip ``tokens``, which it has, and leave their flags as they are.
-
-    The library skips an ordinary token that was added as special before. No copy has that.
-    """
-    if tokens:
-        guarded(tokenizer.add_tokens, [AddedToken(t.content, special=True) for t in tokens])
-        guarded(tokenizer.add_tokens, tokens)
 
 
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:

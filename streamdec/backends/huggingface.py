@@ -21,11 +21,11 @@ from tokenizers import Tokenizer
 
 from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
-from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder, skip
+from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
 from streamdec.backends._tokenizer_json import Source, parse, read_source
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
-from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.folder_tokens import keep_skipped, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
@@ -145,7 +145,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         added: dict[int, tuple[str | None, bool]] = state["added"]
         found = self._added_tokens.items()
         again = [t for i, t in found if i in added and added[i][1] and not self.is_skipped(i)]
-        skip(self._tokenizer, again)
+        keep_skipped(self._tokenizer, again)
         self._skipped.clear()
         # The library's JSON loses ids after holes.
         if self._decoded_added() != added:
