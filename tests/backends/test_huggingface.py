@@ -360,6 +360,17 @@ def test_a_copy_with_other_ids_is_rejected() -> None:
         pickle.loads(pickled)
 
 
+def test_an_ordinary_token_that_was_special_is_skipped_by_copies_too() -> None:
+    library = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    library.add_special_tokens(["<x>"])
+    library.add_tokens([AddedToken("<x>", special=False)])
+    given = HuggingFaceTokenizer(library)
+    for tokenizer in (given, pickle.loads(pickle.dumps(given))):
+        assert tokenizer.decode([1, 0]) == "a"
+        assert [*map(tokenizer.encode("<x>").ids.count, (0, 1))] == [0, 1]
+        assert 1 not in tokenizer.encode("<x>", special="text").ids
+
+
 def test_other_parts_for_encoding_than_the_given_ones_are_rejected() -> None:
     tokenizer = HuggingFaceTokenizer(moving())
     tokenizer._added_tokens[999] = AddedToken("<far>")  # a copy gives it the next free id
