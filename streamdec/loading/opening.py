@@ -61,22 +61,21 @@ def open_tokenizer(
         assert place.encoding is not None
         kind = tokenizers.TiktokenTokenizer
         tokenizer: BaseTokenizer = kind.named(place.encoding, allow_download=allow_download)
-    elif place.encoding is not None:
-        tokenizer = _of_other_format(found, place.encoding)
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
-            source = _source(found, applies=applies)
+            source = None if place.encoding is not None else _source(found, applies=applies)
             if source is not None:
                 made = HybridTokenizer.__new__(HybridTokenizer)
                 return made._load(source, fast, found.format, place.revision, trial)
-            tokenizer = _of_other_format(found)
+            tokenizer = _of_other_format(found, place.encoding)
         except NotFollowedError as error:
             reason = error.why
             folder = found.path if found.path.is_dir() else found.path.parent
             tokenizer = _by_transformers(folder, reason)
     if applies and found is not None:
-        compare(tokenizer, found.path, is_error=found.format == "tiktoken")
+        is_error = found.format == "tiktoken" and place.encoding is None
+        compare(tokenizer, found.path, is_error=is_error)
     if not reason and (found is None or found.format == "tiktoken"):
         kind_of_file = "" if found is None else "a rank file of "
         reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
@@ -113,7 +112,7 @@ def _source(found: Detected, *, applies: bool) -> Source | None:
     return Source(tokenizer, digest, str(path), path, applies, tokens=tokens)
 
 
-def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:
+def _of_other_format(found: Detected, encoding: str | EncodingSpec | None) -> BaseTokenizer:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"
