@@ -202,6 +202,10 @@ class GGUFTokenizer(BaseTokenizer):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the encoder, because the library's JSON loses one of two texts with one id."""
+        return {name: value for name, value in self.__dict__.items() if name != "_encoder"}
+
     # --- decoding ---------------------------------------------------------------------------------
 
     def _decode(self, token_ids: Iterable[int], skip_special_tokens: bool) -> str:
