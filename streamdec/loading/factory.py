@@ -156,9 +156,7 @@ def _chat_of(loaded: BaseTokenizer, path: Path | None, given: NewTemplate | None
     """Return the source of its chat template, which is read later."""
     from streamdec.chat.tokenizer_chat import TokenizerChat
 
-    if path is None:
-        return TokenizerChat(None, template=given)
-    folder = path if path.is_dir() else path.parent
+    folder = path if path is None or path.is_dir() else path.parent
     gguf = Path(loaded.name) if loaded.report.format == "gguf" else None
     return TokenizerChat(folder, gguf=gguf, template=given)
 
