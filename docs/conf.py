@@ -40,7 +40,7 @@ nitpicky = True
 # Names that are imported for types alone.
 nitpick_ignore_regex = [
     ("py:class", r"pa\..*|Clock|CollectorRegistry|MeterProvider|Operation|StopOptions|UnknownIds"),
-    ("py:class", r"FastMode|FastOptions|NewTemplate|Path|TokenizerConfigChanges"),
+    ("py:class", r"FastMode|NewTemplate|Path|TokenizerConfigChanges"),
 ]
 
 myst_heading_anchors = 4

@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.encoding import Encoding, Special
 from streamdec.errors import EncodeError, TokenizerLibraryError
+from streamdec.folders.folder_tokens import keep_skipped
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer, Span, byte_spans
 from streamdec.tokenizers._common import guarded
@@ -110,16 +111,12 @@ class HuggingFaceEncoder(BaseTokenizer):
         """Return the ids of each text, never truncated and never padded."""
         how: Special = "text" if special == "text" else "parse"
         if special != "parse":
-            pairs = [*self._pairs(texts, how)]
-            for text, ids in pairs:
-                self._refuse(text, ids, special)
+            bare = self._batch_ids(texts, how, add_special_tokens=False)
+            for text, ids in zip(texts, bare, strict=True):
+                self._refuse(text, Encoding(ids), special)
             if not add_special_tokens:
-                return [bytes(ids) for _, ids in pairs]
+                return bare
         return self._batch_ids(texts, how, add_special_tokens=add_special_tokens)
-
-    def _pairs(self, texts: Sequence[str], special: Special) -> Iterator[tuple[str, Encoding]]:
-        found = self._batch_ids(texts, special, add_special_tokens=False)
-        return zip(texts, map(Encoding, found), strict=True)
 
     def _batch_ids(
         self, texts: Sequence[str], special: Special, *, add_special_tokens: bool
@@ -137,7 +134,7 @@ class HuggingFaceEncoder(BaseTokenizer):
         For ``"forbid"``, the ids must also differ from those of plain text, because the unknown
         token may be special and occur in plain text.
         """
-        found = self._special_ids.intersection(ids.buffer)
+        found = self._special_ids.intersection(ids)
         if not found:
             return
         # Such a token may be a word of the model, such as T5's <extra_id_0>. Texts that spell it
@@ -146,8 +143,8 @@ class HuggingFaceEncoder(BaseTokenizer):
         what = "special tokens that its model cannot encode as ordinary text"
         if special == "forbid":
             what = "special tokens, which are forbidden"
-            [(_, plain)] = self._pairs([text], "text")
-            if not spelled and ids != plain:
+            [plain] = self._batch_ids([text], "text", add_special_tokens=False)
+            if not spelled and ids != Encoding(plain):
                 spelled = {*found}
         if spelled:
             shown = ", ".join(repr(self.id_to_token(i)) for i in sorted(spelled)[:3])
@@ -156,8 +153,8 @@ class HuggingFaceEncoder(BaseTokenizer):
     @cached_property
     def _unknown(self) -> frozenset[int]:
         """The special tokens of which a character without a token is made (unk)."""
-        [(_, ids)] = self._pairs([_UNKNOWN], "text")
-        return self._special_ids.intersection(ids.buffer)
+        [ids] = self._batch_ids([_UNKNOWN], "text", add_special_tokens=False)
+        return self._special_ids.intersection(Encoding(ids))
 
     # --- offsets ----------------------------------------------------------------------------------
 
@@ -221,7 +218,7 @@ class HuggingFaceEncoder(BaseTokenizer):
 
         The parts are shared: a copy through JSON would block all threads as loading does.
         """
-        tokens = [token for i in sorted(self._added_tokens) for token in self._as_added(i)]
+        tokens = [token for _, token in sorted(self._added_tokens.items())]
         # Adding all at once is fast, but the library may then assign other ids than one by one.
         for groups in ([tokens], [[token] for token in tokens]):
             copied = Tokenizer(self._tokenizer.model)
@@ -231,15 +228,10 @@ class HuggingFaceEncoder(BaseTokenizer):
             for group in groups:
                 copied.add_tokens(group)
             if _contents(copied.get_added_tokens_decoder()) == _contents(self._added_tokens):
+                found = self._added_tokens.items()
+                keep_skipped(copied, [t for i, t in found if not t.special and self.is_skipped(i)])
                 return copied
         raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-    def _as_added(self, token_id: int) -> Iterator[AddedToken]:
-        token = self._added_tokens[token_id]
-        if not token.special and self.is_skipped(token_id):
-            # The token was added as special and then as ordinary: the library keeps both.
-            yield AddedToken(token.content, special=True)
-        yield token
 
 
 def _contents(added: dict[int, AddedToken]) -> dict[int, str]:

@@ -1,7 +1,8 @@
-"""Read a ``tokenizer.json``: its content, the tokenizer, and the changed ids."""
+"""Read a ``tokenizer.json``: the tokenizer, and the changed ids."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -27,47 +28,56 @@ _MOST_LISTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A ``tokenizer.json``, or a tokenizer that was made from another file."""
+    """A tokenizer of the library, and the file that it was made from."""
 
-    content: bytes
-    """The JSON; empty if it was made."""
+    tokenizer: Tokenizer
+    sha256: str
+    """The SHA-256 of the file, in hexadecimal."""
     name: str
     """Its path, its folder, or a phrase."""
     path: Path | None = None
-    """Its file; None for JSON text."""
+    """The file; None for JSON text."""
     applies: bool = False
     """Whether the other files in the folder are applied."""
-    made: tuple[Tokenizer, FolderTokens, str] | None = None
-    """The tokenizer, the tokens to add to it, and the SHA-256 of the file."""
+    content: bytes = b""
+    """The JSON; empty for a file of another format."""
+    tokens: FolderTokens | None = None
+    """The tokens to add, for a file of another format."""
 
 
 def read_source(source: str | os.PathLike[str], applies: bool | None) -> Source:
-    """Return the JSON in ``source``: a path, a folder, or the text itself.
+    """Return the tokenizer of the JSON in ``source``: a path, a folder, or the text itself.
 
     ``applies`` is ``apply_tokenizer_config``. Raises :class:`TokenizerLoadError`, which names the
     path, and TypeError if ``applies`` is true for JSON text.
     """
+    path, does_apply, name = None, False, "JSON text"
     if isinstance(source, str) and source.lstrip(_BOM + " \t\r\n").startswith("{"):
         if applies:
             raise TypeError("apply_tokenizer_config=True needs a path, got JSON text")
-        return Source(source.encode("utf-8", "surrogatepass"), "JSON text")
-    name = os.fsdecode(source)
-    path = Path(name)
-    try:
-        is_folder = path.is_dir()
-    except OSError as error:
-        raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
-    if is_folder:
-        path /= "tokenizer.json"
-    does_apply = is_folder if applies is None else applies
-    return Source(read_bounded(path), name, path, does_apply)
+        content = source.encode("utf-8", "surrogatepass")
+    else:
+        name = os.fsdecode(source)
+        path = Path(name)
+        try:
+            is_folder = path.is_dir()
+        except OSError as error:
+            raise TokenizerLoadError(f"{name!r}: {error.strerror}") from error
+        if is_folder:
+            path /= "tokenizer.json"
+        does_apply = is_folder if applies is None else applies
+        content = read_bounded(path)
+    tokenizer = parse(content, name if path is None else repr(str(path)))
+    digest = hashlib.sha256(content).hexdigest()
+    return Source(tokenizer, digest, name, path, does_apply, content)
 
 
 def parse(content: bytes, name: str, *, refuses: bool = False) -> Tokenizer:
-    """Return a tokenizer without truncation and padding.
+    """Return a tokenizer without truncation, padding and dropout.
 
-    Warns about added tokens whose ids differ from those in the file. Raises
-    :class:`TokenizerLoadError` if it is malformed, and with ``refuses`` also for such tokens.
+    Warns about added tokens whose ids differ from those in the file, and about dropout, which is
+    for training: a text has other ids each time. Raises :class:`TokenizerLoadError` if it is
+    malformed, and with ``refuses`` also for such tokens.
     """
     try:
         tokenizer = guarded(Tokenizer.from_buffer, content.removeprefix(_BOM.encode()))
@@ -79,18 +89,11 @@ def parse(content: bytes, name: str, *, refuses: bool = False) -> Tokenizer:
         if refuses:
             raise TokenizerLoadError(f"{name}: {others}")
         warn(f"{name}: {others}")
-    return tokenizer
-
-
-def switch_off_dropout(tokenizer: Tokenizer, name: str) -> None:
-    """Switch off the dropout of the model, with a warning.
-
-    Dropout is for training: a text has other ids each time.
-    """
     model = tokenizer.model
     if getattr(model, "dropout", None):
         model.dropout = None
         warn(f"{name}: its dropout, which makes the ids of a text random, is switched off")
+    return tokenizer
 
 
 def _other_ids(declared: Iterable[dict[str, Any]], tokenizer: Tokenizer) -> str:

@@ -143,19 +143,10 @@ class GGUFTokenizer(BaseTokenizer):
         )
         usual = {"bos": is_begun, "eos": self._kind == "t5"}
         self._adds = {role: data.get(f"add_{role}_token", adds) for role, adds in usual.items()}
-        self._roles: dict[str, int] = {
-            role: i
-            for role, i in _USUAL.get(self._kind, {}).items()
-            if i < len(self._types) and self.is_skipped(i)
-        }
-        self._warn_of_ends(data)
-        self._warn_of_letters()
+        self._roles: dict[str, int] = {}
         for role, name in _ROLES.items():
-            i = data.get(f"{name}_token_id")
-            if type(i) is int and 0 <= i < len(self._names):
-                self._roles[role] = i
-            elif i is not None:
-                warn(f"{self.name!r}: the id of the {role} is {i!r:.40}, which is not a token")
+            self._take_role(role, name, data.get(f"{name}_token_id"))
+        self._warn_of_letters()
         self._lowercases = data.get("normalizer.lowercase", True)
         self._strips_accents = data.get("normalizer.strip_accents", self._lowercases)
         # Invalid tokens are found here, not in the middle of a stream.
@@ -174,16 +165,23 @@ class GGUFTokenizer(BaseTokenizer):
             )
             warn(f"{self.name!r}: {what}")
 
-    def _warn_of_ends(self, data: dict[str, Any]) -> None:
-        """Warn if llama.cpp takes an ordinary token for a missing bos that is added, or eos."""
-        usual = _USUAL.get(self._kind, {})
-        for role in ("bos", "eos"):
-            i = usual.get(f"{role}_token", len(self._names))
-            is_used = role == "eos" or self._adds["bos"]
-            is_said = data.get(f"{role}_token_id") is not None
-            if is_used and not is_said and i < len(self._names) and not self.is_skipped(i):
-                what = f"it has no {role}_token_id, and llama.cpp takes the token {i} for it"
-                warn(f"{self.name!r}: {what}: {self._names[i]!r:.40}")
+    def _take_role(self, role: str, name: str, given: Any) -> None:
+        """Set the token of ``role``, which the file calls ``name``, or the usual one.
+
+        llama.cpp also takes an ordinary token for the usual one. This one does not, and warns if
+        it matters: for eos, and for bos if it is added.
+        """
+        if type(given) is int and given in self._names:
+            self._roles[role] = given
+            return
+        if given is not None:
+            warn(f"{self.name!r}: the id of the {role} is {given!r:.40}, which is not a token")
+        usual = _USUAL.get(self._kind, {}).get(role, -1)
+        if self.is_skipped(usual):
+            self._roles[role] = usual
+        elif given is None and usual in self._names and (name == "eos" or self._adds.get(name)):
+            what = f"it has no {name}_token_id, and llama.cpp takes the token {usual} for it"
+            warn(f"{self.name!r}: {what}: {self._names[usual]!r:.40}")
 
     def _of_type(self, *kinds: int) -> list[int]:
         """Return the ids of tokens that have one of these types."""
@@ -203,6 +201,10 @@ class GGUFTokenizer(BaseTokenizer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the encoder, because the library's JSON loses one of two texts with one id."""
+        return {name: value for name, value in self.__dict__.items() if name != "_encoder"}
 
     # --- decoding ---------------------------------------------------------------------------------
 

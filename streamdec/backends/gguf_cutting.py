@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from streamdec.tokenizers.encodings import ENCODINGS, PLAIN
-
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
@@ -27,7 +25,7 @@ class Cutting:
     """Whether bos is one of the added special tokens, if the file does not say."""
 
 
-_GPT2 = PLAIN[ENCODINGS["gpt2"].pattern]
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _SUFFIX = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _BEGIN, _SPACES = r"[^\r\n\p{L}\p{N}]?", r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _REST = rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"

@@ -10,23 +10,23 @@ because the library may assign other ids than the JSON declares.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import Tokenizer
 
 from streamdec import hooks
 from streamdec.backends._decoder_chain import Stage, byte_names, compiled, rewriter, stages_of
 from streamdec.backends._huggingface_encoder import UNFAITHFUL, HuggingFaceEncoder
-from streamdec.backends._tokenizer_json import Source, parse, read_source, switch_off_dropout
+from streamdec.backends._tokenizer_json import Source, parse, read_source
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.apply_tokenizer_config import TokenizerConfigChanges, apply_config
-from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.folder_tokens import keep_skipped, read_folder
+from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
 from streamdec.tokenizers._common import (
@@ -112,30 +112,25 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
             self._tokenizer, self.name = _given(source)
             self._folder = None
 
-    def _take(self, source: Source) -> str:
-        """Load ``source`` and return the SHA-256 of the file with the vocabulary."""
-        self.name, assembled = source.name, None
+    def _take(self, source: Source) -> None:
+        """Take the tokenizer of ``source``, and apply the files beside it."""
+        self._tokenizer, self.name = source.tokenizer, source.name
         self._folder = None if source.path is None else source.path.parent
-        shown = self.name if source.path is None else repr(str(source.path))
-        if source.made is None:
-            digest = hashlib.sha256(source.content).hexdigest()
-            self._tokenizer = parse(source.content, shown)
-            switch_off_dropout(self._tokenizer, shown)
-        else:
-            self._tokenizer, assembled, digest = source.made
-            self._roles = assembled.roles
+        if source.tokens is not None:
+            self._roles = source.tokens.roles
         if self._model_size > _MOST_ASKED:
-            self._file_hash = digest[:16]
+            self._file_hash = source.sha256[:16]
         if source.applies and self._folder is not None:
             try:
                 self._tokenizer, self.tokenizer_config_changes = apply_config(
-                    self._tokenizer, source.content, self._folder, assembled
+                    self._tokenizer, source.content, self._folder, source.tokens
                 )
             except TokenizerLoadError as error:
-                file = "tokenizer.json" if assembled is None else "SentencePiece model"
+                file = "tokenizer.json" if source.tokens is None else "SentencePiece model"
                 hint = f"apply_tokenizer_config=False loads only the {file}"
-                raise type(error)(f"{error} ({hint})") from error
-        return digest
+                if isinstance(error, NotFollowedError):
+                    raise NotFollowedError(f"{error.why} ({hint})", self._folder) from error
+                raise TokenizerLoadError(f"{error} ({hint})") from error
 
     def __repr__(self) -> str:
         rule = type(self.rules.rule).__name__ if self.rules else "windowed"
@@ -148,21 +143,13 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update((name, state[name]) for name in _KEPT)
         added: dict[int, tuple[str | None, bool]] = state["added"]
-        self._skip_again(i for i, (_, is_skipped) in added.items() if is_skipped)
+        found = self._added_tokens.items()
+        again = [t for i, t in found if i in added and added[i][1] and not self.is_skipped(i)]
+        keep_skipped(self._tokenizer, again)
+        self._skipped.clear()
         # The library's JSON loses ids after holes.
         if self._decoded_added() != added:
             raise TokenizerLibraryError(f"{self.name}: {UNFAITHFUL}")
-
-    def _skip_again(self, ids: Iterable[int]) -> None:
-        """Make the library skip ``ids`` again, because its JSON does not store that."""
-        tokens = [
-            self._added_tokens[i] for i in ids if i in self._added_tokens and not self.is_skipped(i)
-        ]
-        if tokens:
-            before = [AddedToken(token.content, special=True) for token in tokens]
-            guarded(self._tokenizer.add_tokens, before)
-            guarded(self._tokenizer.add_tokens, tokens)
-            self._skipped.clear()
 
     def _decoded_added(self) -> dict[int, tuple[str | None, bool]]:
         return {i: (self.id_to_token(i), self.is_skipped(i)) for i in self._added_tokens}

@@ -12,9 +12,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import Any, Self, get_args
 
 from streamdec import hooks
 from streamdec.backends._tokenizer_json import Source, read_source
@@ -24,9 +24,6 @@ from streamdec.errors import MissingExtraError, TokenizerLibraryError, Tokenizer
 from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.hooks import FallbackReason, FellBack, tell
 from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
-
-if TYPE_CHECKING:
-    from streamdec.fastpath._probes import FastokensCheck
 
 __all__ = ["HybridTokenizer"]
 
@@ -45,25 +42,12 @@ _PENDING = "fastokens is being built and compared in the background"
 _log = logging.getLogger("streamdec")
 
 
-@dataclass(frozen=True, slots=True)
-class FastOptions:
-    """Checked options of a hybrid tokenizer, with the environment applied."""
-
-    fast: FastMode = "background"
-    """``"off"``: never use fastokens. ``"now"``: build and compare it while loading.
-    ``"background"``: build and compare it in a thread when it is worth it."""
-    trial: Callable[[], None] | None = None
-    """For a file of a stranger: builds fastokens in a child process first."""
-
-    @classmethod
-    def of(cls, fast: str | None = None) -> Self:
-        """Return the options for ``fast``; None means the environment. Raises ValueError."""
-        if fast is not None and fast not in MODES:
+def mode_of(fast: FastMode | None) -> FastMode:
+    """Return ``fast``; None means the environment. Raises ValueError for another value."""
+    if fast is not None:
+        if fast not in MODES:
             raise ValueError(f"fast must be one of {_LISTED}, got {fast!r:.40}")
-        return cls(_of_environment() if fast is None else fast)
-
-
-def _of_environment() -> FastMode:
+        return fast
     value = os.environ.get(VARIABLE, "").strip().lower()
     if value in MODES:
         return value
@@ -101,10 +85,11 @@ class HybridTokenizer(HuggingFaceTokenizer):
 
     report: TokenizerReport
     """What was requested, what encodes, and why. It is replaced when that changes."""
-    _options: FastOptions
-    _fast: FastEncoder | None = None
-    _waiting: list[FastokensCheck]
-    """The check that is begun when it is worth it, in a list from which one thread takes it."""
+    _trial: Callable[[], None] | None
+    """For a file of a stranger: builds fastokens in a child process."""
+    _fast: FastEncoder | None
+    _waiting: list[Callable[[], None]]
+    """``_settle`` until it is worth it, in a list from which one thread takes it."""
     _encoded: int
     """The code points that were encoded since loading."""
     _settled: threading.Event
@@ -118,61 +103,63 @@ class HybridTokenizer(HuggingFaceTokenizer):
         fast: FastMode | None = None,
         apply_tokenizer_config: bool | None = None,
     ) -> None:
-        self._load(read_source(source, apply_tokenizer_config), FastOptions.of(fast), "huggingface")
+        self._load(read_source(source, apply_tokenizer_config), mode_of(fast), "huggingface")
 
     def _load(
-        self, source: Source, options: FastOptions, form: str, revision: str | None = None
+        self,
+        source: Source,
+        fast: FastMode,
+        form: str,
+        revision: str | None = None,
+        trial: Callable[[], None] | None = None,
     ) -> Self:
         """Load ``source``, a file of the format ``form``; return this tokenizer."""
-        digest = self._take(source)
-        self.report = TokenizerReport(form, options.fast, "huggingface", _OFF, digest, revision)
-        self._begin_trial(options)
+        self._take(source)
+        self.report = TokenizerReport(form, fast, "huggingface", _OFF, source.sha256, revision)
+        self._trial = trial
+        self._begin(fast)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's tokenizer, and how it was loaded. A refusal of fastokens stays."""
         is_refused = self._settled.is_set() and self._fast is None
-        options = replace(self._options, fast="off") if is_refused else self._options
-        return {**super().__getstate__(), "options": options, "report": self.report}
+        fast = "off" if is_refused else self.report.requested
+        kept = {"fast": fast, "report": self.report, "trial": self._trial}
+        return {**super().__getstate__(), **kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.report = replace(state["report"], active="huggingface")
+        self._trial = state["trial"]
         # Compared again: another version of fastokens may be installed here.
-        self._begin_trial(state["options"])
+        self._begin(state["fast"])
 
     # --- which library encodes --------------------------------------------------------------------
 
-    def _begin_trial(self, options: FastOptions) -> None:
-        """Begin to build fastokens, or wait until that is worth it."""
-        self._options = options
+    def _begin(self, fast: FastMode) -> None:
+        """Build fastokens, or wait until that is worth it."""
         self._fast = None
         self._settled = threading.Event()
         self._pid = os.getpid()
         self._waiting = []
-        if options.fast == "off":
+        if fast == "off":
             self._settled.set()
-            return
-        from streamdec.fastpath._probes import FastokensCheck
-
-        is_now = options.fast == "now" or find_spec("fastokens") is None
-        check = FastokensCheck(self._tokenizer, super()._batch_ids, not is_now)
-        if is_now:
-            self._settle(check)
-            return
-        self.report = replace(self.report, reason=_LATER)
-        self._waiting, self._encoded = [check], 0
+        elif fast == "now" or find_spec("fastokens") is None:
+            self._settle(is_in_background=False)
+        else:
+            self.report = replace(self.report, reason=_LATER)
+            self._waiting, self._encoded = [self._settle], 0
 
     def _start(self) -> None:
         """Begin to build fastokens in a thread, unless that has begun."""
         try:
-            check = self._waiting.pop()
+            settle = self._waiting.pop()
         except IndexError:
             return
         self._pid = os.getpid()
         self.report = replace(self.report, reason=_PENDING)
         # Not a daemon thread: killing one inside a library's code aborts the process.
-        thread = threading.Thread(target=self._settle, args=(check,), name="streamdec-fast")
+        thread = threading.Thread(target=settle, name="streamdec-fast")
         try:
             thread.start()
         except RuntimeError as error:
@@ -197,13 +184,15 @@ class HybridTokenizer(HuggingFaceTokenizer):
             raise TimeoutError(f"{self.name!r}: {self.report.reason}, for {timeout:g} seconds now")
         return self.report
 
-    def _settle(self, check: FastokensCheck) -> None:
+    def _settle(self, *, is_in_background: bool = True) -> None:
         """Build and compare fastokens, and use it if it gives the same ids."""
-        trial = self._options.trial
+        from streamdec.fastpath._probes import build_and_compare
+
+        slow_ids = super()._batch_ids
         try:
-            if trial is not None and self._options.fast == "background":
-                trial()
-            encoder = check.build_and_compare()
+            if self._trial is not None and self.report.requested == "background":
+                self._trial()
+            encoder = build_and_compare(self._tokenizer, slow_ids, is_in_background)
         except Stopped:
             self.report = replace(self.report, reason="the program is ending")
         except (MissingExtraError, TokenizerLoadError) as error:

@@ -13,7 +13,6 @@ import re
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
@@ -25,6 +24,8 @@ from streamdec.fastpath._fastokens import GUARDED, FastEncoder, Stopped
 from streamdec.tokenizers._common import guarded, state_of
 from streamdec.tokenizers.encodings import ENCODINGS
 
+EncodeAll = Callable[..., Sequence[Sequence[int] | bytes]]
+"""Returns the ids of each text."""
 _CLASS = re.compile(r"\[(?:\\.|[^\]\\])*\]")
 # Oniguruma and PCRE2 read these differently: words, word boundaries, lines, hexadecimal digits, and
 # {n,m}+, which Oniguruma reads as a repeated group and PCRE2 as possessive.
@@ -157,72 +158,66 @@ def _long(words: Sequence[str]) -> list[str]:
 # --- the comparison -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FastokensCheck:
-    """The check of fastokens against one file."""
+def build_and_compare(
+    tokenizer: Tokenizer, slow_ids: EncodeAll, is_in_background: bool
+) -> FastEncoder:
+    """Return an encoder that gave the same ids as ``tokenizer`` for all probes.
 
-    tokenizer: Tokenizer
-    """The Hugging Face library's tokenizer of the file."""
-    slow_ids: Callable[..., Sequence[Sequence[int] | bytes]]
-    """Encodes with the other library, as ``FastEncoder.ids`` does."""
-    is_in_background: bool
-    """Whether the program would wait for it at its end."""
+    ``slow_ids`` encodes with ``tokenizer`` as ``FastEncoder.ids`` does.
 
-    def build_and_compare(self) -> FastEncoder:
-        """Return an encoder that gave the same ids for all probes.
+    Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is no
+    such encoder, and :class:`Stopped` if the main thread ended and ``is_in_background``: then the
+    program would wait only for this.
+    """
 
-        Raises MissingExtraError without fastokens, TokenizerLoadError with the reason if there is
-        no such encoder, and in the background :class:`Stopped` if the main thread ended.
-        """
-        try:
-            # A library may fail on a probe.
-            fault = next(static_faults(self.tokenizer), None)
-            if fault is not None:
-                raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
-            text = guarded(self.tokenizer.to_str)
-            self._go_on()
-            encoder = FastEncoder(text)
-            differing = next(self._different(encoder), None)
-        except TokenizerLibraryError as error:
-            raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
-        if differing is not None:
-            raise TokenizerLoadError(f"fastokens gives other ids for {differing!r:.200}")
-        return encoder
-
-    def _different(self, encoder: FastEncoder) -> Iterator[str]:
-        """Yield the probes that have other ids."""
-        probes = probes_of(self.tokenizer)
-        added = self.tokenizer.get_added_tokens_decoder()
-        special = {token_id for token_id, token in added.items() if token.special}
-        spelling: list[str] = []
-        for probe, fast, slow in self._pairs(encoder, probes, "parse"):
-            if fast != slow:
-                yield probe
-            if not special.isdisjoint(Encoding(slow)):
-                spelling.append(probe)
-        # The tokens added around a text do not depend on the text, so a sample is enough. With
-        # special="text", only texts with the name of a special token can have other ids. A special
-        # token that the model has as a word may be the word of another text.
-        some = probes[::_EVERY]
-        names = [token.content for token in added.values() if token.special]
-        others = chain(
-            self._pairs(encoder, some, "parse", add=True),
-            self._pairs(encoder, [*spelling, *some, *names], "text"),
-        )
-        yield from (probe for probe, fast, slow in others if fast != slow)
-
-    def _pairs(
-        self, encoder: FastEncoder, probes: Sequence[str], special: Special, *, add: bool = False
-    ) -> Iterator[tuple[str, bytes, bytes]]:
-        """Yield each probe, its ids by fastokens, and its ids by huggingface."""
-        for start in range(0, len(probes), _PROBES_AT_ONCE):
-            self._go_on()
-            part = probes[start : start + _PROBES_AT_ONCE]
-            found = encoder.ids(part, special, add_special_tokens=add)
-            slow = self.slow_ids(part, special, add_special_tokens=add)
-            yield from zip(part, found, map(bytes, map(Encoding, slow)), strict=True)
-
-    def _go_on(self) -> None:
-        """Raise Stopped if the program waits only for this thread."""
-        if self.is_in_background and not threading.main_thread().is_alive():
+    def go_on() -> None:
+        if is_in_background and not threading.main_thread().is_alive():
             raise Stopped
+
+    try:
+        # A library may fail on a probe.
+        fault = next(static_faults(tokenizer), None)
+        if fault is not None:
+            raise TokenizerLoadError(f"fastokens may give other ids: {fault}")
+        text = guarded(tokenizer.to_str)
+        go_on()
+        encoder = FastEncoder(text)
+        differing = next(_different(tokenizer, encoder.ids, slow_ids, go_on), None)
+    except TokenizerLibraryError as error:
+        raise TokenizerLoadError(f"fastokens could not be compared: {error}") from error
+    if differing is not None:
+        raise TokenizerLoadError(f"fastokens gives other ids for {differing!r:.200}")
+    return encoder
+
+
+def _different(
+    tokenizer: Tokenizer, fast_ids: EncodeAll, slow_ids: EncodeAll, go_on: Callable[[], None]
+) -> Iterator[str]:
+    """Yield the probes that have other ids. ``go_on`` may raise to end that."""
+
+    def pairs(
+        probes: Sequence[str], special: Special, *, add: bool = False
+    ) -> Iterator[tuple[str, bytes, bytes]]:
+        for start in range(0, len(probes), _PROBES_AT_ONCE):
+            go_on()
+            part = probes[start : start + _PROBES_AT_ONCE]
+            fast = fast_ids(part, special, add_special_tokens=add)
+            slow = slow_ids(part, special, add_special_tokens=add)
+            yield from zip(part, fast, map(bytes, map(Encoding, slow)), strict=True)
+
+    probes = probes_of(tokenizer)
+    added = tokenizer.get_added_tokens_decoder()
+    special = {token_id for token_id, token in added.items() if token.special}
+    spelling: list[str] = []
+    for probe, fast, slow in pairs(probes, "parse"):
+        if fast != slow:
+            yield probe
+        if not special.isdisjoint(Encoding(slow)):
+            spelling.append(probe)
+    # The tokens added around a text do not depend on the text, so a sample is enough. With
+    # special="text", only texts with the name of a special token can have other ids. A special
+    # token that the model has as a word may be the word of another text.
+    some = probes[::_EVERY]
+    names = [token.content for token in added.values() if token.special]
+    others = chain(pairs(some, "parse", add=True), pairs([*spelling, *some, *names], "text"))
+    yield from (probe for probe, fast, slow in others if fast != slow)

@@ -12,7 +12,7 @@ code of the folder makes the tokenizer, they are errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from tokenizers import AddedToken, Tokenizer, processors
 
 from streamdec.errors import warn
 from streamdec.folders.agreement import Table, check_agreement
-from streamdec.folders.class_pipelines import set_post_processor
-from streamdec.folders.folder_tokens import FolderTokens, read_folder
+from streamdec.folders.class_pipelines import build, set_post_processor
+from streamdec.folders.folder_tokens import FolderTokens, keep_skipped, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.folders.transformers_facts import facts
 from streamdec.tokenizers._common import guarded
@@ -105,15 +105,19 @@ def _made(
     """
     _check_followed(tokens)
     if tokens.is_built and tokens.pipeline is not None:
-        tokenizer = tokens.pipeline.build(tokenizer, content, tokens.config, tokens.roles)
+        tokenizer = build(tokens.pipeline, tokenizer, content, tokens.config, tokens.roles)
     to_add = tokens.to_add(() if tokens.is_built else {token.content for token in before.values()})
     if tokens.is_remote:  # its code gives other tokens no ids that are known here
         known = {token.content for token in tokens.declared.values()}
         known |= {t.content for t in to_add if tokenizer.token_to_id(t.content) is not None}
         to_add = [token for token in to_add if token.content in known]
     if tokens.is_built or not {*map(repr, to_add)} <= {*map(repr, before.values())}:
-        for group in _without_repetition(to_add):
-            guarded(tokenizer.add_tokens, group)
+        # Of tokens with the same text in one call, tokenizers 0.22 takes the first. As if they were
+        # added one by one, the last decides the flags, and a text that was special stays skipped.
+        last = {token.content: token for token in to_add}
+        special = {token.content for token in to_add if token.special}
+        guarded(tokenizer.add_tokens, [*last.values()])
+        keep_skipped(tokenizer, [last[t] for t in last if t in special and not last[t].special])
     return tokenizer
 
 
@@ -141,24 +145,8 @@ def _check_followed(tokens: FolderTokens) -> None:
         raise NotFollowedError("the class builds its tokenizer in its own way")
     if tokens.is_built and tokens.pipeline is not None:
         declared = {token.content for token in tokens.to_add(())}
-        if not declared.issuperset(tokens.pipeline.data["added"]):
+        if not declared.issuperset(tokens.pipeline["added"]):
             raise NotFollowedError("the class adds tokens that the files do not declare")
-
-
-def _without_repetition(tokens: Sequence[AddedToken]) -> list[list[AddedToken]]:
-    """Split ``tokens`` into two calls in which no text repeats.
-
-    Of tokens with the same text in one call, tokenizers 0.22 takes the first. Two calls have the
-    effect of adding the tokens one by one: the last one decides the flags, and a text that was
-    special once stays skipped.
-    """
-    last = {token.content: token for token in tokens}
-    first: dict[str, AddedToken] = {}
-    for token in tokens:
-        if token.content not in first or (token.special and not first[token.content].special):
-            first[token.content] = token
-    again = [token for text, token in last.items() if repr(token) != repr(first[text])]
-    return [[*first.values()], again]
 
 
 def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:
@@ -166,17 +154,14 @@ def _add_as_asked(tokenizer: Tokenizer, tokens: FolderTokens) -> None:
 
     These are bos before and eos after a text, if the configuration asks for them and they have ids.
     """
-    around: list[str | None] = []
-    for role in ("bos_token", "eos_token"):
+
+    def asked(role: str) -> dict[str, int]:
         text = tokens.roles.get(role) if tokens.config.get(f"add_{role}") else None
-        has_id = text is not None and tokenizer.token_to_id(text) is not None
-        around.append(text if has_id else None)
-    bos, eos = around
-    texts = [text for text in dict.fromkeys(around) if text]
-    if texts:
+        token_id = tokenizer.token_to_id(text) if text else None
+        return {} if text is None or token_id is None else {text: token_id}
+
+    bos, eos = asked("bos_token"), asked("eos_token")
+    if bos or eos:
         tokenizer.post_processor = guarded(
-            processors.TemplateProcessing,
-            single=[part for part in (bos, "$A", eos) if part],
-            pair=[part for part in (bos, "$A", eos, bos, "$B", eos) if part],
-            special_tokens=[(text, tokenizer.token_to_id(text)) for text in texts],
+            processors.TemplateProcessing, [*bos, "$A", *eos], special_tokens=[*(bos | eos).items()]
         )

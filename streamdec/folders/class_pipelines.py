@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from tokenizers import Tokenizer
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.tokenizers._common import guarded, state_of
 
+Pipeline = Mapping[str, Any]
+"""The tokenizer that one class builds, as the data file has it."""
 _PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _MODEL = (
     *("dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"),
@@ -44,66 +45,63 @@ def _data() -> Mapping[str, Any]:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """The tokenizer that one class builds."""
-
-    name: str
-    """The class."""
-    data: Mapping[str, Any]
-
-    def build(
-        self, tokenizer: Tokenizer, content: bytes, config: Mapping[str, Any], roles: dict[str, str]
-    ) -> Tokenizer:
-        """Return the tokenizer of the class.
-
-        ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
-        with ``tokenizer``, which must not be used afterwards. Raises NotFollowedError if the class
-        cannot be imitated for this file.
-        """
-        parts = self._parts(tokenizer, config, roles)
-        model, kind = tokenizer.model, parts["model"]["type"]
-        if type(model).__name__ != kind:
-            what = f"it builds a {kind} from the vocabulary of a {type(model).__name__}"
-            raise NotFollowedError(what)
-        if kind == "Unigram":
-            _check_unigram(model, content, parts["model"]["unk_id"], roles)
-        _set_model(model, parts["model"])
-        built = Tokenizer(model)
-        made = _empty(**{part: parts[part] for part in _PARTS})
-        for part in _PARTS:
-            if (new := getattr(made, part)) is not None:
-                setattr(built, part, new)
-        if tokenizer.post_processor is not None:
-            built.post_processor = tokenizer.post_processor
-        return built
-
-    def _parts(
-        self, tokenizer: Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]
-    ) -> Any:
-        options, others = self.data["options"], self.data["others"]
-        for name, default in others.items():
-            value = roles.get(name, config.get(name, default))
-            if value not in (default, None):
-                raise NotFollowedError(f"its {name} is {value!r:.40}")
-        asked = [config.get(name, default) for name, default in options.items()]
-        found = next((parts for values, parts in self.data["pipelines"] if values == asked), None)
-        if found is None:
-            values = dict(zip(options, asked, strict=True))
-            raise NotFollowedError(f"unknown values of its options: {values!r:.100}")
-        text = json.dumps(found, ensure_ascii=False)
-        if _CHARSMAP in text:
-            charsmap = _charsmap_of(tokenizer.normalizer)
-            if charsmap is None:
-                raise NotFollowedError("the tokenizer.json has no precompiled charsmap")
-            text = text.replace(_CHARSMAP, charsmap)
-        return json.loads(_with_roles(text, roles))
-
-
 def pipeline_of(name: str) -> Pipeline | None:
     """Return the pipeline of the class ``name``; None if it cannot be imitated."""
-    data = _data().get(name)
-    return Pipeline(name, data) if isinstance(data, dict) else None
+    return _data().get(name)
+
+
+def build(
+    pipeline: Pipeline,
+    tokenizer: Tokenizer,
+    content: bytes,
+    config: Mapping[str, Any],
+    roles: dict[str, str],
+) -> Tokenizer:
+    """Return the tokenizer of the class.
+
+    ``content`` is the file and ``roles`` are the role tokens. The result shares its vocabulary
+    with ``tokenizer``, which must not be used afterwards. Raises NotFollowedError if the class
+    cannot be imitated for this file.
+    """
+    parts = _parts(pipeline, tokenizer, config, roles)
+    model, kind = tokenizer.model, parts["model"]["type"]
+    if type(model).__name__ != kind:
+        what = f"it builds a {kind} from the vocabulary of a {type(model).__name__}"
+        raise NotFollowedError(what)
+    if kind == "Unigram":
+        _check_unigram(model, content, parts["model"]["unk_id"], roles)
+    _set_model(model, parts["model"])
+    built = Tokenizer(model)
+    made = _empty(**{part: parts[part] for part in _PARTS})
+    for part in _PARTS:
+        if (new := getattr(made, part)) is not None:
+            setattr(built, part, new)
+    if tokenizer.post_processor is not None:
+        built.post_processor = tokenizer.post_processor
+    return built
+
+
+def _parts(
+    pipeline: Pipeline, tokenizer: Tokenizer, config: Mapping[str, Any], roles: Mapping[str, str]
+) -> Any:
+    """Return the parts of the tokenizer as JSON data, for the options of this folder."""
+    options, others = pipeline["options"], pipeline["others"]
+    for name, default in others.items():
+        value = roles.get(name, config.get(name, default))
+        if value not in (default, None):
+            raise NotFollowedError(f"its {name} is {value!r:.40}")
+    asked = [config.get(name, default) for name, default in options.items()]
+    found = next((parts for values, parts in pipeline["pipelines"] if values == asked), None)
+    if found is None:
+        values = dict(zip(options, asked, strict=True))
+        raise NotFollowedError(f"unknown values of its options: {values!r:.100}")
+    text = json.dumps(found, ensure_ascii=False)
+    if _CHARSMAP in text:
+        charsmap = _charsmap_of(tokenizer.normalizer)
+        if charsmap is None:
+            raise NotFollowedError("the tokenizer.json has no precompiled charsmap")
+        text = text.replace(_CHARSMAP, charsmap)
+    return json.loads(_with_roles(text, roles))
 
 
 def set_post_processor(
@@ -113,8 +111,8 @@ def set_post_processor(
 
     ``is_built``: whether the class builds the tokenizer; otherwise it takes that of the file.
     """
-    before, own = tokenizer.post_processor, pipeline.data["post_processor"]
-    is_kept = pipeline.data["keeps_post_processor"] and (before is not None or not is_built)
+    before, own = tokenizer.post_processor, pipeline["post_processor"]
+    is_kept = pipeline["keeps_post_processor"] and (before is not None or not is_built)
     if own is None or is_kept:
         return
     text = _with_roles(json.dumps(own, ensure_ascii=False), roles)

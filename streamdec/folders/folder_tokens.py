@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Tokenizer
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.class_pipelines import Pipeline, pipeline_of
@@ -33,7 +33,7 @@ from streamdec.folders.tokenizer_config import (
     object_or_empty,
     read_object,
 )
-from streamdec.tokenizers._common import MAX_ID
+from streamdec.tokenizers._common import MAX_ID, guarded
 from streamdec.tokenizers.folder_files import read_bounded
 
 DECLARED = "added_tokens_decoder"
@@ -115,7 +115,7 @@ class FolderTokens:
 
         All declared tokens are added again, so the last one of a text decides its flags.
         """
-        data = {} if self.pipeline is None else self.pipeline.data
+        data = self.pipeline or {}
         flags = data.get("flags", {})  # of the role tokens that the files give as strings
         found: list[TextOrToken] = [token for _, token in sorted(self.declared.items())]
         declared = set(map(_text, found))
@@ -208,6 +208,16 @@ def not_normalized(token: AddedToken) -> AddedToken:
     """Return a copy of ``token`` that is looked for in the text as it is."""
     flags = {name: getattr(token, name) for name in _FLAGS}
     return AddedToken(token.content, **{**flags, "normalized": False})
+
+
+def keep_skipped(tokenizer: Tokenizer, tokens: list[AddedToken]) -> None:
+    """Make ``tokenizer`` skip ``tokens``, which it has, and leave their flags as they are.
+
+    The library skips an ordinary token that was added as special before. No copy has that.
+    """
+    if tokens:
+        guarded(tokenizer.add_tokens, [AddedToken(t.content, special=True) for t in tokens])
+        guarded(tokenizer.add_tokens, tokens)
 
 
 def _of_legacy(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamdec.errors import TokenizerLoadError
@@ -20,7 +21,11 @@ _NOT_OF_A_MODEL = frozenset((*_GENERIC_NAMES, "PreTrainedTokenizerFast", "Mistra
 
 
 class NotFollowedError(TokenizerLoadError):
-    """Only transformers can make the tokenizer of the folder; the message says why."""
+    """Only transformers can make the tokenizer of ``folder``; ``why`` says why."""
+
+    def __init__(self, why: str, folder: Path | None = None) -> None:
+        super().__init__(why if folder is None else f"{str(folder)!r}: {why}")
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ it was loaded. What loads is imported by the call, so importing the function is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -103,7 +103,7 @@ def load_tokenizer(
     'tekken'
     """
     from streamdec.backends.caveats import warn_of_caveats
-    from streamdec.backends.hybrid import FastOptions
+    from streamdec.backends.hybrid import mode_of
     from streamdec.core.shared_tables import route_of
     from streamdec.loading.detect import detect_format
     from streamdec.loading.opening import open_tokenizer, warn_of_id
@@ -121,9 +121,10 @@ def load_tokenizer(
         check_flag("apply_tokenizer_config", apply_tokenizer_config)
     if untrusted is not None:
         check_flag("untrusted", untrusted)
-    options = FastOptions.of(fast)
+    mode = mode_of(fast)
     started = perf_counter()
     loaded: BaseTokenizer | None = None
+    trial: Callable[[], None] | None = None
     failed: str | None = None
     try:
         asked = looked_up(name, models)
@@ -132,9 +133,9 @@ def load_tokenizer(
         if untrusted or (untrusted is None and place.revision is not None):
             from streamdec.loading.untrusted import tried
 
-            options = tried(place, found, options, apply_tokenizer_config)
+            trial = tried(place, found, mode, apply_tokenizer_config)
         loaded = open_tokenizer(
-            place, found, options, apply_tokenizer_config, allow_download=allow_download
+            place, found, mode, apply_tokenizer_config, trial, allow_download=allow_download
         )
         loaded._chat = _chat_of(loaded, place.path, chat_template)
         if place.path == DEMO:
@@ -155,9 +156,7 @@ def _chat_of(loaded: BaseTokenizer, path: Path | None, given: NewTemplate | None
     """Return the source of its chat template, which is read later."""
     from streamdec.chat.tokenizer_chat import TokenizerChat
 
-    if path is None:
-        return TokenizerChat(None, template=given)
-    folder = path if path.is_dir() else path.parent
+    folder = path if path is None or path.is_dir() else path.parent
     gguf = Path(loaded.name) if loaded.report.format == "gguf" else None
     return TokenizerChat(folder, gguf=gguf, template=given)
 

@@ -6,14 +6,15 @@ which is imported when a file has its format.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from streamdec import tokenizers
-from streamdec.backends._tokenizer_json import Source
+from streamdec.backends._tokenizer_json import Source, read_source
 from streamdec.backends.huggingface import HuggingFaceTokenizer
-from streamdec.backends.hybrid import FastOptions, HybridTokenizer
+from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.core.shared_tables import tokenizer_for
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError, warn
 from streamdec.folders.agreement import compare
@@ -27,8 +28,7 @@ from streamdec.tokenizers._base import BaseTokenizer
 from streamdec.tokenizers._common import guarded
 from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.encodings import EncodingSpec
-from streamdec.tokenizers.folder_files import read_bounded
-from streamdec.tokenizers.tokenizer_report import TokenizerReport
+from streamdec.tokenizers.tokenizer_report import FastMode, TokenizerReport
 
 SUPPORTED = (
     "a Hugging Face tokenizer.json (of any name), a Tekken file, a tiktoken rank file, a "
@@ -45,42 +45,43 @@ _CLASSES = {
 def open_tokenizer(
     place: Place,
     found: Detected | None,
-    options: FastOptions,
+    fast: FastMode,
     apply_tokenizer_config: bool | None,
+    trial: Callable[[], None] | None,
     *,
     allow_download: bool,
 ) -> BaseTokenizer:
     """Return the tokenizer of ``place``, with its report.
 
-    ``found`` is its format. The other arguments are those of load_tokenizer.
+    ``found`` is its format, and ``trial`` builds fastokens in a child process. The other arguments
+    are those of load_tokenizer.
     """
     reason, applies = "", False
     if place.path is None or found is None:
         assert place.encoding is not None
         kind = tokenizers.TiktokenTokenizer
         tokenizer: BaseTokenizer = kind.named(place.encoding, allow_download=allow_download)
-    elif place.encoding is not None:
-        tokenizer = _of_other_format(found, place.encoding)
     else:
         applies = place.path.is_dir() if apply_tokenizer_config is None else apply_tokenizer_config
         try:
-            source = _source(found, applies=applies)
+            source = None if place.encoding is not None else _source(found, applies=applies)
             if source is not None:
                 made = HybridTokenizer.__new__(HybridTokenizer)
-                return made._load(source, options, found.format, place.revision)
-            tokenizer = _of_other_format(found)
+                return made._load(source, fast, found.format, place.revision, trial)
+            tokenizer = _of_other_format(found, place.encoding)
         except NotFollowedError as error:
-            reason = str(error)
+            reason = error.why
             folder = found.path if found.path.is_dir() else found.path.parent
             tokenizer = _by_transformers(folder, reason)
     if applies and found is not None:
-        compare(tokenizer, found.path, is_error=found.format == "tiktoken")
+        is_error = found.format == "tiktoken" and place.encoding is None
+        compare(tokenizer, found.path, is_error=is_error)
     if not reason and (found is None or found.format == "tiktoken"):
         kind_of_file = "" if found is None else "a rank file of "
         reason = f"{kind_of_file}the encoding {getattr(tokenizer, 'encoding_name', '')}"
     tokenizer.report = TokenizerReport(
         format="tiktoken" if found is None else found.format,
-        requested=options.fast,
+        requested=fast,
         active=tokenizer.tokenizer_type,
         reason=reason or (found.description if found is not None else ""),
         sha256=getattr(tokenizer, "sha256", None),
@@ -98,7 +99,7 @@ def _source(found: Detected, *, applies: bool) -> Source | None:
     if found.format == "transformers":
         raise NotFollowedError(found.description)
     if found.format == "huggingface":
-        return Source(read_bounded(path), str(path), path, applies)
+        return read_source(path, applies)
     if found.format != "sentencepiece" or not applies:
         return None
     if (folder / "vocab.json").is_file():
@@ -107,10 +108,11 @@ def _source(found: Detected, *, applies: bool) -> Source | None:
         return None
     from streamdec.folders.assembled import from_sentencepiece
 
-    return Source(b"", str(path), path, applies, from_sentencepiece(path))
+    tokenizer, tokens, digest = from_sentencepiece(path)
+    return Source(tokenizer, digest, str(path), path, applies, tokens=tokens)
 
 
-def _of_other_format(found: Detected, encoding: str | EncodingSpec | None = None) -> BaseTokenizer:
+def _of_other_format(found: Detected, encoding: str | EncodingSpec | None) -> BaseTokenizer:
     """Load a file that is not a tokenizer.json."""
     if found.format == "unsupported":
         what = f"found {found.description}; supported: {SUPPORTED}"

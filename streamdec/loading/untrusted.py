@@ -1,7 +1,7 @@
 """Load a file of a stranger in a child process first.
 
-In: the place, and the options of loading. Out: the options for loading it here, or an error. A
-library that aborts, a file that needs gigabytes, and a regex without end are errors of the child.
+In: the place, and the options of loading. Out: nothing, or an error. A library that aborts, a file
+that needs gigabytes, and a regex without end are errors of the child.
 The child (:mod:`streamdec.loading.trial_main`) does what ``load_tokenizer`` does, frees the
 tokenizer, and checks what its decoder may make of a text.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,12 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streamdec.backends.hybrid import FastOptions
 from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import MissingExtraError, TokenizerLibraryError, TokenizerLoadError
 from streamdec.loading.detect import Detected
 from streamdec.loading.places import Place
 from streamdec.tokenizers.encodings import EncodingSpec
+from streamdec.tokenizers.tokenizer_report import FastMode
 
 LIMITS = ChildLimits(memory=1 << 30, cpu_seconds=20, wall_seconds=60.0, answer=1 << 16)
 """The limits for a small file."""
@@ -59,32 +59,28 @@ def try_loading(path: str, options: Mapping[str, Any], size: int, *, imports: bo
     Raises the error of loading, and TokenizerLoadError if the child exceeds a limit or dies.
     """
     setup = {"source": path, "options": options, "imports_transformers": imports}
-    try:
-        _ask(b"", setup, limits_for(size, imports_transformers=imports))
-    except ChildError as error:
-        # Not for a limit or an abort: those are the file's.
-        hint = "" if error.is_limit else ". untrusted=False loads a file without a trial"
-        raise TokenizerLoadError(f"{path!r}: {error}{hint}") from None
+    limits = limits_for(size, imports_transformers=imports)
+    _ask(b"", setup, limits, f"{path!r}: ", ". untrusted=False loads a file without a trial")
 
 
 def tried(
     place: Place,
     found: Detected | None,
-    options: FastOptions,
+    fast: FastMode,
     apply_tokenizer_config: bool | None,
-) -> FastOptions:
-    """Load a file in a child process, and return ``options`` with the trial.
+) -> Callable[[], None] | None:
+    """Load a file in a child process, and return a function that builds fastokens in one.
 
     Args:
         place: Where it is; the name of an encoding needs no trial.
         found: Its format.
-        options: When fastokens is built.
+        fast: When fastokens is built.
         apply_tokenizer_config: As for ``load_tokenizer``.
 
     Raises :class:`~streamdec.TokenizerLoadError`, and the errors of loading.
     """
     if place.path is None or found is None or found.format == "unsupported":
-        return options
+        return None
     encoding: Any = place.encoding
     if isinstance(encoding, EncodingSpec):
         special = dict(encoding.special_tokens)
@@ -95,15 +91,13 @@ def tried(
     may_import = found.format in ("transformers", "sentencepiece")
     imports = may_import and find_spec("transformers") is not None
     trial = partial(try_loading, str(place.path.absolute()), size=size)
-    is_now = options.fast == "now"
     try:
-        trial({**loading, "fast": "now" if is_now else "off"}, imports=imports)
+        trial({**loading, "fast": "now" if fast == "now" else "off"}, imports=imports)
     except MissingExtraError:  # only transformers can make the tokenizer
         if imports or find_spec("transformers") is None:
             raise
         trial({**loading, "fast": "off"}, imports=True)
-    fast = partial(trial, {**loading, "fast": "now"}, imports=imports)
-    return replace(options, trial=fast)
+    return partial(trial, {**loading, "fast": "now"}, imports=imports)
 
 
 def try_content(content: bytes) -> None:
@@ -111,16 +105,16 @@ def try_content(content: bytes) -> None:
 
     Raises TokenizerLoadError if the library rejects it, or the child exceeds a limit or dies.
     """
-    try:
-        _ask(content, {"source": None}, limits_for(len(content), imports_transformers=False))
-    except ChildError as error:
-        raise TokenizerLoadError(str(error)) from None
+    _ask(content, {"source": None}, limits_for(len(content), imports_transformers=False))
 
 
-def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
-    """Send ``message`` to a new child.
+def _ask(
+    message: bytes, setup: Mapping[str, Any], limits: ChildLimits, where: str = "", hint: str = ""
+) -> None:
+    """Send ``message`` to a new child, and raise the error of loading that it reports.
 
-    Raises the error that the child tells, and ChildError.
+    If the child fails, raises TokenizerLoadError, which begins with ``where``. It ends with
+    ``hint`` if no limit was exceeded and nothing aborted, which would be the fault of the file.
     """
     setup = {
         "serves": "streamdec.loading.trial_main",
@@ -138,12 +132,13 @@ def _ask(message: bytes, setup: Mapping[str, Any], limits: ChildLimits) -> None:
             child.kill()
     except (ChildError, OSError) as error:
         is_limit = isinstance(error, ChildError) and error.is_limit
-        raise ChildError(f"{_FAILED}: {error}", is_limit=is_limit) from None
+        what = f"{where}{_FAILED}: {error}{'' if is_limit else hint}"
+        raise TokenizerLoadError(what) from None
     if "kind" in head:
         kind = _ERRORS.get(str(head["kind"]), TokenizerLoadError)
         raise kind(str(head.get("error"))[:2_000])
     if "error" in head:
-        raise ChildError(f"{_FAILED}: {head['error']!s:.2000}", is_limit=True)
+        raise TokenizerLoadError(f"{where}{_FAILED}: {head['error']!s:.2000}")
 
 
 def limits_for(size: int, *, imports_transformers: bool) -> ChildLimits:

@@ -7,50 +7,37 @@ without loading it. ``report`` of a loaded tokenizer is a :class:`TokenizerRepor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamdec.backends.gguf import GGUFTokenizer
-    from streamdec.backends.huggingface import HuggingFaceTokenizer
-    from streamdec.backends.hybrid import HybridTokenizer
-    from streamdec.backends.mock import MockTokenizer
-    from streamdec.backends.sentencepiece import SentencePieceTokenizer
-    from streamdec.backends.tekken import TekkenTokenizer
-    from streamdec.backends.tiktoken import TiktokenTokenizer
-    from streamdec.encoding import Encoding, SpecialTokens
-    from streamdec.loading.detect import detect_format
-    from streamdec.tokenizers.encodings import EncodingSpec
-    from streamdec.tokenizers.tokenizer_report import LoadedTokenizer, TokenizerReport
+    from streamdec.backends.gguf import GGUFTokenizer as GGUFTokenizer
+    from streamdec.backends.huggingface import HuggingFaceTokenizer as HuggingFaceTokenizer
+    from streamdec.backends.hybrid import HybridTokenizer as HybridTokenizer
+    from streamdec.backends.mock import MockTokenizer as MockTokenizer
+    from streamdec.backends.sentencepiece import SentencePieceTokenizer as SentencePieceTokenizer
+    from streamdec.backends.tekken import TekkenTokenizer as TekkenTokenizer
+    from streamdec.backends.tiktoken import TiktokenTokenizer as TiktokenTokenizer
+    from streamdec.encoding import Encoding as Encoding
+    from streamdec.encoding import SpecialTokens as SpecialTokens
+    from streamdec.loading.detect import detect_format as detect_format
+    from streamdec.tokenizers.encodings import EncodingSpec as EncodingSpec
+    from streamdec.tokenizers.tokenizer_report import LoadedTokenizer as LoadedTokenizer
+    from streamdec.tokenizers.tokenizer_report import TokenizerReport as TokenizerReport
 
-__all__ = [
-    "Encoding",
-    "EncodingSpec",
-    "GGUFTokenizer",
-    "HuggingFaceTokenizer",
-    "HybridTokenizer",
-    "LoadedTokenizer",
-    "MockTokenizer",
-    "SentencePieceTokenizer",
-    "SpecialTokens",
-    "TekkenTokenizer",
-    "TiktokenTokenizer",
-    "TokenizerReport",
-    "detect_format",
-]
+__all__: list[str]
 
 if not TYPE_CHECKING:  # the modules of the classes import this package
     from streamdec.lazy import lazy
 
-    __getattr__ = lazy(
-        __name__,
-        {
-            "streamdec.backends.gguf": "GGUFTokenizer",
-            "streamdec.backends.huggingface": "HuggingFaceTokenizer",
-            "streamdec.backends.hybrid": "HybridTokenizer",
-            "streamdec.backends.mock": "MockTokenizer",
-            "streamdec.backends.sentencepiece": "SentencePieceTokenizer",
-            "streamdec.backends.tekken": "TekkenTokenizer",
-            "streamdec.backends.tiktoken": "TiktokenTokenizer",
-            "streamdec.encoding": "Encoding SpecialTokens",
-            "streamdec.loading.detect": "detect_format",
-            "streamdec.tokenizers.encodings": "EncodingSpec",
-            "streamdec.tokenizers.tokenizer_report": "LoadedTokenizer TokenizerReport",
-        },
-    )
+    _homes = {
+        "streamdec.backends.gguf": "GGUFTokenizer",
+        "streamdec.backends.huggingface": "HuggingFaceTokenizer",
+        "streamdec.backends.hybrid": "HybridTokenizer",
+        "streamdec.backends.mock": "MockTokenizer",
+        "streamdec.backends.sentencepiece": "SentencePieceTokenizer",
+        "streamdec.backends.tekken": "TekkenTokenizer",
+        "streamdec.backends.tiktoken": "TiktokenTokenizer",
+        "streamdec.encoding": "Encoding SpecialTokens",
+        "streamdec.loading.detect": "detect_format",
+        "streamdec.tokenizers.encodings": "EncodingSpec",
+        "streamdec.tokenizers.tokenizer_report": "LoadedTokenizer TokenizerReport",
+    }
+    __getattr__ = lazy(__name__, _homes)
+    __all__ = sorted(" ".join(_homes.values()).split())

@@ -100,13 +100,6 @@ _LLAMA3 = (
 _QWEN = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
-PLAIN: Mapping[str, str] = {
-    _CL100K: _LLAMA3,
-    _GPT2: r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-}
-"""Regexes that split every text alike, without possessive groups, by the regex of an encoding."""
-
-
 def _cased(beyond: str = "", slash: str = "") -> str:
     """Return the regex of o200k, which splits words where the case changes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import struct
 import unicodedata
@@ -101,6 +102,8 @@ def test_a_model_of_bert_encodes() -> None:
     ours = made(**BERT)
     assert ours.encode("Héllos there!").ids == (3, 4, 5, 6)
     assert ours.encode("hello", add_special_tokens=True).ids == (1, 3, 2)
+    copy = pickle.loads(pickle.dumps(ours))  # of which the library would keep one text for an id
+    assert copy.encode("Héllos there!").ids == (3, 4, 5, 6)
     assert ours.decode([3, 4]) == " hellos"
     assert made(**BERT, add_space_prefix=True).decode([3, 4]) == "hellos"
     assert ours.encode("hello[SEP]<tool>").ids == (3, 2, 7)

@@ -13,6 +13,7 @@ import pytest
 from streamdec import load_tokenizer
 from streamdec.backends.huggingface import HuggingFaceTokenizer
 from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
+from streamdec.tokenizers import HybridTokenizer
 from tests.support.files import write_format, write_json
 from tests.support.zoo import ZOO
 
@@ -149,8 +150,9 @@ def test_a_class_with_its_own_way_needs_transformers(
     told = f"{name}: .*apply_tokenizer_config=False.*needs the library transformers: pip install"
     with pytest.raises(MissingExtraError, match=told):
         load_tokenizer(folder, fast="off")
-    with pytest.raises(TokenizerLoadError, match=name):
-        HuggingFaceTokenizer(folder)
+    for kind in (HuggingFaceTokenizer, HybridTokenizer):
+        with pytest.raises(TokenizerLoadError, match=rf"{re.escape(repr(str(folder)))}: {name}"):
+            kind(folder)
     assert load_tokenizer(folder, apply_tokenizer_config=False, fast="off").vocab_size
 
 

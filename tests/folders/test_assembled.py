@@ -55,7 +55,8 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     """What the files beside a tokenizer.model declare exists, decodes and is encoded."""
     size = len(ModelProto.parse(sentencepiece(**OPTIONS)).pieces)
     tokens = {str(size): special("<|im_end|>"), str(size + 1): special("<tool>", special=False)}
-    folder = folder_of(tmp_path, added_tokens_decoder=tokens, eos_token="<|im_end|>")
+    adds: dict[str, Any] = {"eos_token": "<|im_end|>", "add_bos_token": True, "add_eos_token": True}
+    folder = folder_of(tmp_path, added_tokens_decoder=tokens, **adds)
     assert isinstance(load_tokenizer(folder / "tokenizer.model"), SentencePieceTokenizer)
     alone = load_tokenizer(folder, apply_tokenizer_config=False)
     assert isinstance(alone, SentencePieceTokenizer)
@@ -68,6 +69,8 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert size + 1 in ids
     assert tokenizer.decode(ids, skip_special_tokens=False) == "hello<tool> world<|im_end|>"
     assert tokenizer.decode(ids) == "hello<tool> world"
+    around = tokenizer.encode("hello", add_special_tokens=True).ids
+    assert around == (tokenizer.token_to_id("<s>"), *tokenizer.encode("hello").ids, size)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -92,12 +92,12 @@ OTHERS = {
 def test_an_option_of_a_class_that_is_not_followed(name: str, option: str, tmp_path: Path) -> None:
     pipeline = pipeline_of(name)
     assert pipeline is not None
-    file = FACTS["files"][pipeline.data["pipelines"][0][1]["model"]["type"]]
+    file = FACTS["files"][pipeline["pipelines"][0][1]["model"]["type"]]
     size = len(file["model"]["vocab"])
-    declared = {str(size + i): {"content": t} for i, t in enumerate(pipeline.data["added"])}
+    declared = {str(size + i): {"content": t} for i, t in enumerate(pipeline["added"])}
     config = {"tokenizer_class": name, "added_tokens_decoder": declared}
     write_json(tmp_path / "tokenizer.json", file)
-    for value in (pipeline.data["others"][option], OTHERS[name, option]):
+    for value in (pipeline["others"][option], OTHERS[name, option]):
         write_json(tmp_path / "tokenizer_config.json", {**config, option: value})
         why = "no error"
         try:

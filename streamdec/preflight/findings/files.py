@@ -86,7 +86,7 @@ def _decoder(view: View) -> Iterator[Finding]:
     if tokens.folder.is_built:
         # The class has its own decoder; it is None for a class that is not known well.
         pipeline = tokens.folder.pipeline
-        built = [] if pipeline is None else pipeline.data["pipelines"]
+        built = [] if pipeline is None else pipeline["pipelines"]
         decoders = [parts["decoder"] for _, parts in built]
     vocabulary = tokens.bare.model
     for sign, reader in _READERS.items():
