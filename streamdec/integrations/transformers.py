@@ -126,8 +126,8 @@ class GenerateStreamer:
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
         self._num_seen = 0
         self._last_seen: list[int] = []
-        self._is_closed = False
-        self._has_ended = False
+        self._is_closed = self._has_ended = False
+        self._has_tokens = self._is_criterion = False
         self._thread: threading.Thread | None = None
         self._result: Any = None
 
@@ -186,12 +186,25 @@ class GenerateStreamer:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
         Later values are ignored. Raises ValueError if ``eos_token_ids`` is missing, or the
-        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended.
+        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended, or does
+        not call the streamer as a stopping criterion.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
         if not self.decoders:
             self._begin(value.tolist())
+        else:
+            self._check_criterion()
+            self._has_tokens = True
+
+    def _check_criterion(self) -> None:
+        """Raise RuntimeError if there were tokens, and generate has not asked for their ends."""
+        if self._has_tokens and not self._is_criterion:
+            message = "no text was decoded; pass generate(stopping_criteria=[streamer]) too"
+            error = RuntimeError(message)
+            if self._thread is None:
+                self._fail(error)
+            raise error
 
     def _begin(self, prompts: list[list[int]]) -> None:
         """Begin after the prompts, which all have the same length."""
@@ -231,6 +244,7 @@ class GenerateStreamer:
 
     def _read(self, input_ids: Any) -> None:
         """Decode the new ids of each row, and hand their chunks to the reader."""
+        self._is_criterion = True
         if not self.decoders:
             raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
         new = self._new_ids(input_ids)
@@ -285,9 +299,13 @@ class GenerateStreamer:
         self._feed.end(error)
 
     def end(self) -> None:
-        """End the rows that have not ended, for length, and output what they withheld."""
+        """End the rows that have not ended, for length, and output what they withheld.
+
+        Raises RuntimeError as ``put`` does.
+        """
         if self._has_ended:
             return
+        self._check_criterion()
         self._has_ended = True
         if self._is_closed:
             self._finish_all("abort")
