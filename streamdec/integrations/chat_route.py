@@ -58,11 +58,11 @@ def chat_route(
         max_tokens: the limit of a request that has none.
         max_body: how many bytes a request may have.
         eos_token_ids: the end-of-sequence ids of the model, if the engine does not end there.
-        ignore_stops_between: as for StopConditions. Other conditions are the client's.
+        ignore_stops_between: as for StopConditions; all others are the client's.
         options: other arguments of :func:`streamdec.stream`, such as ``sections``.
 
-    Raises TypeError if the tokenizer is not one of ``load_tokenizer``; ChatTemplateError if there
-    is no template; and the errors of ``stream`` and StopConditions for the other arguments.
+    Raises TypeError if ``load_tokenizer`` did not return the tokenizer, ChatTemplateError if it has
+    no template, and the errors of ``stream`` and StopConditions.
 
     >>> from starlette.routing import Route
     >>> from streamdec import load_tokenizer
@@ -93,7 +93,7 @@ def chat_route(
         try:
             body = await _body(request, max_body, known)
             asked = from_openai(body, max_stop_length=256, max_total_length=4_096)
-            limit = asked.max_tokens or max_tokens
+            conditions = replace(ours, stop=asked.stop, max_tokens=asked.max_tokens or max_tokens)
             prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
@@ -111,7 +111,7 @@ def chat_route(
             chunks = stream(
                 engine(prompt, body),
                 tokenizer,
-                conditions=replace(ours, stop=asked.stop, max_tokens=limit),
+                conditions=conditions,
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )

@@ -186,25 +186,14 @@ class GenerateStreamer:
         """Take the prompts: the first ``value`` is a tensor of ids, (rows, tokens).
 
         Later values are ignored. Raises ValueError if ``eos_token_ids`` is missing, or the
-        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended, or does
-        not call the streamer as a stopping criterion.
+        conditions do not fit the number of rows; RuntimeError if ``generate`` has ended.
         """
         if self._has_ended:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
         if not self.decoders:
             self._begin(value.tolist())
         else:
-            self._check_criterion()
             self._has_tokens = True
-
-    def _check_criterion(self) -> None:
-        """Raise RuntimeError if there were tokens, and generate has not asked for their ends."""
-        if self._has_tokens and not self._is_criterion:
-            message = "no text was decoded; pass generate(stopping_criteria=[streamer]) too"
-            error = RuntimeError(message)
-            if self._thread is None:
-                self._fail(error)
-            raise error
 
     def _begin(self, prompts: list[list[int]]) -> None:
         """Begin after the prompts, which all have the same length."""
@@ -301,12 +290,15 @@ class GenerateStreamer:
     def end(self) -> None:
         """End the rows that have not ended, for length, and output what they withheld.
 
-        Raises RuntimeError as ``put`` does.
+        Raises RuntimeError if ``generate`` did not call the streamer as a stopping criterion.
         """
         if self._has_ended:
             return
-        self._check_criterion()
         self._has_ended = True
+        if self._has_tokens and not self._is_criterion:
+            error = RuntimeError("no text was decoded; pass stopping_criteria=[streamer] too")
+            self._fail(error)
+            raise error
         if self._is_closed:
             self._finish_all("abort")
         else:
@@ -347,8 +339,7 @@ def _setting(name: str, *configs: Any) -> Any:
 
 def _eos_ids(value: Any) -> frozenset[int]:
     """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
-    conditions = StopConditions(eos_token_ids=() if value is None else value)
-    return frozenset(conditions.eos_token_ids)
+    return frozenset(StopConditions(eos_token_ids=value).eos_token_ids)
 
 
 class _RowFeed:

@@ -321,7 +321,7 @@ def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
 @pytest.mark.parametrize("num_tokens", [1, 2])
 def test_a_streamer_that_is_no_criterion_does_not_end_without_text(num_tokens: int) -> None:
     streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
-    message = "no text was decoded; pass generate(stopping_criteria=[streamer]) too"
+    message = "no text was decoded; pass stopping_criteria=[streamer] too"
     streamer.put(Tensor([[0]]))
     with raises(RuntimeError, message):
         for _ in range(num_tokens):
