@@ -155,8 +155,8 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
                 "byte_fallback": "exact",
             }.items()
         ),
-        (partial(wrap, [1], TOKENIZER), "or a TextStopDecoder, not <MockTokenizer"),
-        (partial(wrap, [1], None), "decoder must be a DecodeStream"),
+        (partial(wrap, [1], TOKENIZER), "or TextStopDecoder, not <MockTokenizer"),
+        (partial(wrap, [1], None), "not None; with a tokenizer use stream() or iter_chunks()"),
         (partial(TextStopDecoder, "User:"), "StopConditions"),
         (divided({}), "sections must be a mapping of names to markers"),
         (divided(["a"]), "sections must be a mapping of names to markers"),

@@ -103,9 +103,7 @@ class BulkDecoder:
         return self.decode(batch)[0]
 
     def decode(self, batch: pa.Table | pa.RecordBatch, first_row: int = 0) -> tuple[Any, int]:
-        """Return ``batch`` with the new columns, and the number of ids without text.
-
-        These are the ids that were read and that the tokenizer does not have.
+        """Return ``batch`` with the new columns, and the number of unknown ids that were read.
 
         Args:
             batch: a table or a record batch; the result has the same type.
@@ -118,7 +116,9 @@ class BulkDecoder:
             TypeError: ``batch`` is neither a table nor a record batch.
         """
         if not isinstance(batch, (pa.Table, pa.RecordBatch)):
-            raise TypeError(f"expected a pyarrow Table or RecordBatch, got {type(batch).__name__}")
+            kind = type(batch).__name__
+            hint = "batch_format='pyarrow' of Ray or with_format('arrow') of datasets gives one"
+            raise TypeError(f"expected a pyarrow Table or RecordBatch, got {kind}; {hint}")
         self.check_columns(batch.schema.names)
         ids = batch.column(self.column)
         try:

@@ -29,7 +29,7 @@ from streamdec.bulk.formats import SUFFIXES, Block, DecodedBlock, decoded_block,
 from streamdec.errors import SourceError, StreamdecError
 
 PART_SUFFIX = ".streamdec-part"
-"""The suffix of an incomplete file. A user's own file is unlikely to have it."""
+"""The suffix of an incomplete file. Its name begins with a dot, which readers of folders skip."""
 PART_SECONDS = 86_400
 """The age after its last write at which an incomplete file counts as abandoned."""
 
@@ -105,11 +105,11 @@ def _part(target: Path) -> Iterator[BinaryIO]:
     """Yield a new file, which becomes ``target``, or is deleted after an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
     # What a killed process has left is deleted when it is too old to be that of a running one.
-    for left in target.parent.glob(f"{glob.escape(target.name)}.*{PART_SUFFIX}"):
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{PART_SUFFIX}"):
         with suppress(FileNotFoundError):  # another process has renamed or deleted it
             if time.time() - left.lstat().st_mtime > PART_SECONDS:
                 left.unlink()
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     with part.open("xb") as file:
         try:
             yield file

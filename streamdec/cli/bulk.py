@@ -63,7 +63,7 @@ def bulk(
     columns 'finish_reason', 'stop_reason', 'stop_token_id', 'token_index', 'tokens_before',
     'unread_tokens' and 'unknown_tokens'.
 
-    An output is complete or not there. A second run keeps it, and deletes old unfinished files.
+    An output is complete or not there. A second run keeps it. A killed run leaves a hidden file.
 
     \b
     Examples:

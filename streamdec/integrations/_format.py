@@ -133,9 +133,7 @@ class Format(ABC):
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
         if going:
-            raise ValueError(
-                f"samples {going} have not ended; call fail() to end the response with an error"
-            )
+            raise ValueError(f"samples {going} have not ended; fail() ends them with an error")
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
@@ -278,10 +276,6 @@ class Response(Format):
         """
         self._check_finished()
         return self._failure() if self.failed else self._whole()
-
-    def body_bytes(self) -> bytes:
-        """Return ``body`` as JSON in UTF-8. Raises the errors of ``body``."""
-        return json_bytes(self.body())
 
     @abstractmethod
     def _whole(self) -> Json:

@@ -61,9 +61,7 @@ class _Message(Format):
         stop_sequences: Iterable[str] | None = None,
     ) -> None:
         if isinstance(stop_sequences, str):
-            raise TypeError(
-                f"stop_sequences must be a list of strings, not the string {stop_sequences!r:.80}"
-            )
+            raise TypeError(f"stop_sequences must be a list of strings, not {stop_sequences!r:.80}")
         fields: Json = {
             "id": check_text("response_id", response_id),
             "type": "message",

@@ -90,8 +90,7 @@ class EventStreamResponse(Response):
                 f"got {(wire, *streams)!r:.160}"
             )
         if wire.n != len(streams):
-            found = f"the number of streams is {len(streams)}"
-            raise ValueError(f"the encoder has n={wire.n}, but {found}")
+            raise ValueError(f"the encoder has n={wire.n}, but there are {len(streams)} streams")
         if keep_alive is not None and not keep_alive > 0:
             raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
         self._streams = streams

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamdec.core.conditions import NO_CONDITIONS
+from streamdec.core.conditions import StopConditions
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations._starlette import ClientDisconnect, Request, Response
 from streamdec.integrations.asgi import EventStreamResponse, listen
@@ -41,6 +41,8 @@ def chat_route(
     supported: Iterable[str] = (),
     max_tokens: int = 1_000,
     max_body: int = 1 << 20,
+    eos_token_ids: Iterable[int] = (),
+    ignore_stops_between: Any = None,
     **options: Any,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint of Starlette or FastAPI for OpenAI's chat completions.
@@ -55,10 +57,12 @@ def chat_route(
         supported: further parameters of requests, which the engine reads from the body.
         max_tokens: the limit of a request that has none.
         max_body: how many bytes a request may have.
-        options: other arguments of :func:`streamdec.stream`, such as ``sections``, except those of
-            StopConditions, which are the client's.
+        eos_token_ids: the end-of-sequence ids of the model, if the engine does not end there.
+        ignore_stops_between: as for StopConditions; all others are the client's.
+        options: other arguments of :func:`streamdec.stream`, such as ``sections``.
 
-    Raises ChatTemplateError if there is no template, and the errors of ``stream`` for ``options``.
+    Raises TypeError if ``load_tokenizer`` did not return the tokenizer, ChatTemplateError if it has
+    no template, and the errors of ``stream`` and StopConditions.
 
     >>> from starlette.routing import Route
     >>> from streamdec import load_tokenizer
@@ -67,8 +71,15 @@ def chat_route(
     >>> Route("/v1/chat/completions", chat, methods=["POST"]).path
     '/v1/chat/completions'
     """
+    if not hasattr(tokenizer, "set_chat_template"):
+        raise TypeError(f"tokenizer must come from load_tokenizer(path), not {tokenizer!r:.80}")
     tokenizer.get_chat_template()
-    stream((), tokenizer, conditions=NO_CONDITIONS, **options)  # raises their errors at once
+    ours = StopConditions(
+        eos_token_ids=eos_token_ids,
+        ignore_stops_between=ignore_stops_between,
+        max_tokens=max_tokens,
+    )
+    stream((), tokenizer, conditions=ours, **options)  # raises their errors at once
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
@@ -81,7 +92,8 @@ def chat_route(
     async def chat(request: Request) -> Response:
         try:
             body = await _body(request, max_body, known)
-            conditions = from_openai(body, max_stop_length=256, max_total_length=4_096)
+            asked = from_openai(body, max_stop_length=256, max_total_length=4_096)
+            conditions = replace(ours, stop=asked.stop, max_tokens=asked.max_tokens or max_tokens)
             prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
@@ -99,7 +111,7 @@ def chat_route(
             chunks = stream(
                 engine(prompt, body),
                 tokenizer,
-                conditions=replace(conditions, max_tokens=conditions.max_tokens or max_tokens),
+                conditions=conditions,
                 prompt_token_ids=prompt,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )

@@ -130,8 +130,7 @@ class LogprobTracker:
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
         if machine.num_tokens or machine.finished:
             raise ValueError(
-                "a LogprobTracker needs a decoder without tokens; make the tracker before the "
-                f"first step, not for {machine!r:.80}"
+                f"make a LogprobTracker before the first step, not for {machine!r:.80}"
             )
         self.decoder = machine
         """The decoder itself."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
-from streamdec.core.decode_options import ByteFallbackMode, UnknownIds
 from streamdec.core.decode_stream import DecodeStream
 
 __all__ = ["StreamingDetokenizer"]
@@ -31,7 +30,7 @@ class StreamingDetokenizer:
         prompt_token_ids: the ids of the prompt, as context. Without them, the text begins like that
             of a full decode: a tokenizer may remove the space before the first word.
         skip_special_tokens: as for DecodeStream, but False by default, as in mlx-lm.
-        byte_fallback, unknown_ids, clean_up_tokenization_spaces: as for DecodeStream.
+        options: as for DecodeStream, such as ``byte_fallback``.
 
     Raises the errors of DecodeStream; TypeError for an object that is not a tokenizer.
 
@@ -57,17 +56,10 @@ class StreamingDetokenizer:
         prompt_token_ids: Iterable[SupportsIndex] = (),
         *,
         skip_special_tokens: bool = False,
-        byte_fallback: ByteFallbackMode = "eager",
-        unknown_ids: UnknownIds = "skip",
-        clean_up_tokenization_spaces: bool = False,
+        **options: Any,
     ) -> None:
         self._first = DecodeStream(
-            tokenizer,
-            prompt_token_ids,
-            skip_special_tokens=skip_special_tokens,
-            byte_fallback=byte_fallback,
-            unknown_ids=unknown_ids,
-            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+            tokenizer, prompt_token_ids, skip_special_tokens=skip_special_tokens, **options
         )
         self.reset()
 

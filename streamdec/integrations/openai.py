@@ -5,8 +5,7 @@ bytes of their Server-Sent Events. No I/O and no clock: the caller supplies ids 
 
 Two fields are vLLM's, whose clients know them: ``stop_reason`` (the stop) and ``token_ids``. In
 chats, text of the section "reasoning" is ``reasoning``, as in vLLM, and ``reasoning_content``, as
-in SGLang and in DeepSeek's API. Tested with the clients openai 3.57.0 (streams, and the
-accumulating ``.stream()``) and httpx 0.28.1.
+in SGLang and in DeepSeek's API. Tested with openai 3.57.0 (also ``.stream()``) and httpx 0.28.1.
 """
 
 from __future__ import annotations

@@ -54,8 +54,7 @@ ADVICE: Mapping[str, str] = {
 STRANGERS = frozenset({
     # of StopConditions
     "ignore_stops_between", "starts_inside", "eos_token_ids", "max_match_length",
-    "visible_stop",
-    "visible_stop_token_ids",
+    "visible_stop", "visible_stop_token_ids",
     # of other libraries
     "eos_token_id", "max_length", "max_output_tokens", "max_token", "min_length", "min_token",
     "use_beam_search",

@@ -126,8 +126,8 @@ class GenerateStreamer:
         """The exceptions of rows with the ``finish_reason`` ``"error"``; other rows continued."""
         self._num_seen = 0
         self._last_seen: list[int] = []
-        self._is_closed = False
-        self._has_ended = False
+        self._is_closed = self._has_ended = False
+        self._has_tokens = self._is_criterion = False
         self._thread: threading.Thread | None = None
         self._result: Any = None
 
@@ -192,6 +192,8 @@ class GenerateStreamer:
             raise RuntimeError("a streamer works for one call of generate; make a new one")
         if not self.decoders:
             self._begin(value.tolist())
+        else:
+            self._has_tokens = True
 
     def _begin(self, prompts: list[list[int]]) -> None:
         """Begin after the prompts, which all have the same length."""
@@ -231,6 +233,7 @@ class GenerateStreamer:
 
     def _read(self, input_ids: Any) -> None:
         """Decode the new ids of each row, and hand their chunks to the reader."""
+        self._is_criterion = True
         if not self.decoders:
             raise RuntimeError("the prompt is not known; pass generate(streamer=...) too")
         new = self._new_ids(input_ids)
@@ -285,10 +288,17 @@ class GenerateStreamer:
         self._feed.end(error)
 
     def end(self) -> None:
-        """End the rows that have not ended, for length, and output what they withheld."""
+        """End the rows that have not ended, for length, and output what they withheld.
+
+        Raises RuntimeError if ``generate`` did not call the streamer as a stopping criterion.
+        """
         if self._has_ended:
             return
         self._has_ended = True
+        if self._has_tokens and not self._is_criterion:
+            error = RuntimeError("no text was decoded; pass stopping_criteria=[streamer] too")
+            self._fail(error)
+            raise error
         if self._is_closed:
             self._finish_all("abort")
         else:
@@ -329,8 +339,7 @@ def _setting(name: str, *configs: Any) -> Any:
 
 def _eos_ids(value: Any) -> frozenset[int]:
     """Return an ``eos_token_id`` of transformers (an id, several, or None) as a set."""
-    conditions = StopConditions(eos_token_ids=() if value is None else value)
-    return frozenset(conditions.eos_token_ids)
+    return frozenset(StopConditions(eos_token_ids=value).eos_token_ids)
 
 
 class _RowFeed:

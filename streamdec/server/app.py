@@ -95,7 +95,8 @@ def create_app(
 
     Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, an API key
     is not printable ASCII, or markers are empty or equal; TypeError if ``models``, ``api_keys`` or
-    ``hosts`` is a string, or markers are no pairs.
+    ``hosts`` is a string, markers are no pairs, or ``load_tokenizer`` does not return such a
+    ``tokenizer``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -116,6 +117,8 @@ def create_app(
         raise ValueError("models must have at least one name")
     if any(re.fullmatch(r"[!-~]+", key) is None for key in api_keys):
         raise ValueError("an API key must be printable ASCII without spaces, and not empty")
+    if not hasattr(tokenizer, "special_tokens"):
+        raise TypeError(f"tokenizer must come from load_tokenizer(path), not {tokenizer!r:.80}")
     if not callable(engine):
         message = "callable with (prompt_token_ids, params)"
         raise SourceError(f"an engine must be {message}, not {engine!r:.80}")
@@ -346,7 +349,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
         found = RequestError(error.detail, status=error.status_code, headers=error.headers)
     elif isinstance(error, RequestError):
         found = error
-    else:
-        found = RequestError(openai.FAILED, status=500, code="error")
+    else:  # the server logs the error and closes the connection
+        headers = {"Connection": "close"}
+        found = RequestError(openai.FAILED, status=500, code="error", headers=headers)
     body = found.body(is_anthropic="/v1/messages" in request.url.path)
     return JSONResponse(body, status_code=found.status, headers=found.headers)

@@ -54,4 +54,4 @@ def shown(value: object) -> str:
         return f"{value!r:.60}"
     if isinstance(value, Mapping):
         return "an object"
-    return "a list" if value else "an empty list"
+    return f"{value!r:.60}" if value else "an empty list"

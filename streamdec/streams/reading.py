@@ -75,8 +75,8 @@ class Stepper:
         """The decoder that a tracer wraps; mostly ``decoder``."""
         if not isinstance(self.behind, DECODERS):
             raise TypeError(
-                "decoder must be a DecodeStream, a Sequence, a StopSequenceDecoder or a "
-                f"TextStopDecoder, not {decoder!r:.80}"
+                "decoder must be a DecodeStream, Sequence, StopSequenceDecoder or TextStopDecoder, "
+                f"not {decoder!r:.80}; with a tokenizer use stream() or iter_chunks()"
             )
         self.observer: Observer | None = None
         self.step, self.feed = methods_of(decoder)

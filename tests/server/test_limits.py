@@ -298,10 +298,12 @@ def test_only_the_given_hosts_are_accepted(tokenizer: Any) -> None:
         assert http.get("/health", headers={"host": "evil.example"}).status_code == 400
 
 
-def test_names_are_lists_and_not_one_string(tokenizer: Any) -> None:
-    for name in ("models", "api_keys", "hosts"):
-        with pytest.raises(TypeError, match=f"{name} must be a list of strings, not 'tiny'"):
-            create_app(tokenizer, EchoEngine(), **{name: "tiny"})  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", ["models", "api_keys", "hosts", "tokenizer"])
+def test_a_name_for_a_list_or_a_tokenizer_raises(tokenizer: Any, name: str) -> None:
+    wanted = "come from load_tokenizer" if name == "tokenizer" else "be a list of strings"
+    arguments: Any = {"tokenizer": tokenizer, "engine": EchoEngine(), name: "tiny"}
+    with pytest.raises(TypeError, match=f"{name} must {wanted}.*, not 'tiny'"):
+        create_app(**arguments)
 
 
 @pytest.mark.parametrize("wrong", [{"samples": 0}, {"waiting": -1}, {"body_seconds": "3"}])

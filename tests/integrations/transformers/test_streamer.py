@@ -318,6 +318,19 @@ def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
         streamer(Tensor([[0, 1]]))
 
 
+@pytest.mark.parametrize("num_tokens", [1, 2])
+def test_a_streamer_that_is_no_criterion_does_not_end_without_text(num_tokens: int) -> None:
+    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
+    message = "no text was decoded; pass stopping_criteria=[streamer] too"
+    streamer.put(Tensor([[0]]))
+    with raises(RuntimeError, message):
+        for _ in range(num_tokens):
+            streamer.put(Tensor([97]))
+        streamer.end()
+    with raises(RuntimeError, message):  # in the thread of the reader
+        list(streamer)
+
+
 def test_ids_must_continue_those_of_the_call_before() -> None:
     message = "the ids do not begin with the 2 ids of the call before; use a new streamer"
     streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())

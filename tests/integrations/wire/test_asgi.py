@@ -294,6 +294,6 @@ async def test_a_message_that_is_being_sent_is_sent_whole() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(("encoder", "count"), [(wire(2), 1), (wire(1), 0)])
 async def test_a_response_needs_a_stream_for_each_sample(encoder: Any, count: int) -> None:
-    told = f"^the encoder has n={encoder.n}, but the number of streams is {count}"
+    told = f"^the encoder has n={encoder.n}, but there are {count} streams"
     with pytest.raises(ValueError, match=told):
         await Client().reads(*[[0]] * count, encoder=encoder)

@@ -174,13 +174,37 @@ def test_a_client_that_disconnects_before_its_request_is_complete_is_no_error() 
     assert not messages
 
 
-def test_wrong_arguments_are_found_before_the_first_request() -> None:
-    with pytest.raises(TypeError, match="stops"):
-        chat_route(says("Hi"), TOKENIZER, stops="x")
-    with pytest.raises((TypeError, ValueError), match="conditions"):
-        chat_route(says("Hi"), TOKENIZER, stop="x")
-    with pytest.raises(ChatTemplateError):
-        chat_route(says("Hi"), MockTokenizer())
+def test_a_route_has_the_markers_and_the_end_of_the_model() -> None:
+    think = ("<think>", "</think>")
+    model = {"ignore_stops_between": think, "eos_token_ids": TOKENIZER.encode("!").ids}
+    engine = says("<think>Hm\n1</think>Hi! And")
+    answer = answered(engine, {"stop": "\n"}, sections={"reasoning": think}, **model).json()
+    message = answer["choices"][0]["message"]
+    assert (message["reasoning"], message["content"]) == ("Hm\n1", "Hi")
+
+
+class OfAnotherLibrary:
+    """It has a template, as a tokenizer of transformers does, but renders in another way."""
+
+    def get_chat_template(self) -> str:
+        return "{{ messages }}"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "options", "error", "told"),
+    [
+        (TOKENIZER, {"stops": "x"}, TypeError, "stops"),
+        (TOKENIZER, {"stop": "x"}, TypeError, "conditions"),
+        (TOKENIZER, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1"),
+        (OfAnotherLibrary(), {}, TypeError, "must come from load_tokenizer"),
+        (MockTokenizer(), {}, ChatTemplateError, "no chat template"),
+    ],
+)
+def test_wrong_arguments_are_found_before_the_first_request(
+    tokenizer: Any, options: Any, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        chat_route(says("Hi"), tokenizer, **options)
 
 
 def test_a_request_without_a_limit_has_that_of_the_route() -> None:

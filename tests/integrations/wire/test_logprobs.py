@@ -185,7 +185,7 @@ def test_missing_and_wrong_log_probabilities_are_named() -> None:
             tracker.put([TokenLogprob(65, wrong)])
         with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
-    with pytest.raises(ValueError, match="needs a decoder without tokens; make the tracker before"):
+    with pytest.raises(ValueError, match="make a LogprobTracker before the first step"):
         LogprobTracker(tracker.decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))
