@@ -242,7 +242,7 @@ def samples(draw: st.DrawFn) -> list[Chunk]:
         chunks = chunks[size:]
     reason = draw(st.sampled_from(get_args(FinishReason)))
     stop = draw(st.sampled_from([None, 7])) if reason == "stop" else None
-    return [*found, Chunk(draw(st.sampled_from(["", "x"])), reason, stop)]
+    return [*found, Chunk(draw(st.sampled_from(["", "x"])), reason, stop, token_ids=(9,))]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -269,6 +269,7 @@ def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> Non
 @example(
     [[Chunk(), *chunks_of([0, 1])[:-1], Chunk(), Chunk("", "stop")]], "message", (), (False, False)
 )
+@example([[Chunk("", "abort", token_ids=(9,))]], "chat", (), (True, False))
 def test_clients_read_the_text_and_the_end_of_each_sample(
     answer: list[list[Chunk]], name: str, logprobs: Any, flags: tuple[bool, bool]
 ) -> None:
