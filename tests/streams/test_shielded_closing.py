@@ -263,9 +263,18 @@ def test_closing_is_cancelled_some_seconds_after_the_reader(
     assert ended == ["on_stop", "aclose"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+async def in_scope(reading: Awaitable[None], seconds: float) -> None:
+    with anyio.fail_after(seconds):
+        await reading
+
+
+@pytest.mark.parametrize("waits", ["engine", "reader"])
+@pytest.mark.parametrize(
+    ("backend", "limited"),
+    [("asyncio", in_scope), ("trio", in_scope), ("asyncio", asyncio.wait_for)],
+)
 def test_there_is_one_bound_for_all_that_closes(
-    backend: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, limited: Any, waits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes after the bound is cancelled at its first await."""
     monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.1)
@@ -277,15 +286,24 @@ def test_there_is_one_bound_for_all_that_closes(
         finally:
             ended.append(anyio.current_time())
 
-    async def main() -> None:
-        engine = Iterator(Log())
-        engine.aclose = hang  # type: ignore[method-assign]
-        with anyio.move_on_after(0.05):
-            async with stream(engine, TOKENIZER, on_stop=hang) as chunks:
-                await anext(chunks)
-                await anyio.sleep(LONG)
+    class Silent(Iterator):
+        async def __anext__(self) -> int:
+            await anyio.sleep(LONG if waits == "engine" else 0)
+            return 0
 
-    anyio.run(main, backend=backend)
+        async def aclose(self) -> None:
+            await hang()
+
+    async def read() -> None:
+        async with stream(Silent(Log()), TOKENIZER, on_stop=hang) as chunks:
+            await anext(chunks)
+            await anyio.sleep(LONG)
+
+    async def main() -> None:
+        await limited(read(), 0.05)
+
+    with pytest.raises(TimeoutError):
+        anyio.run(main, backend=backend)
     on_stop, closed = ended
     assert closed - on_stop < 0.1
 
