@@ -54,7 +54,7 @@ class ChunkDetails(TypedDict, total=False):
     num_tokens: int | None
     """How many tokens the sample has read so far (``stream.decoder.num_tokens``). Only the last
     chunk needs it. Without it, the ``token_ids`` of the chunks are counted."""
-    logprobs: Sequence[PlacedLogprob]
+    logprobs: Sequence[PlacedLogprob] | None
     """Those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API has none."""
 
 
@@ -191,7 +191,7 @@ class Encoder(Format):
         sample = self._taken(chunk, index, details.get("num_tokens"))
         if chunk.finish_reason is not None:
             self._templates.clear()
-        objects = self._objects(index, sample, chunk, details.get("logprobs", ()))
+        objects = self._objects(index, sample, chunk, details.get("logprobs") or ())
         return [*self.start(), *objects]
 
     def flush(self) -> list[Json]:
@@ -269,7 +269,7 @@ class Response(Format):
         """Add ``chunk`` to the sample ``index``. See ``ChatCompletionEncoder.step``."""
         sample = self._taken(chunk, index, details.get("num_tokens"))
         sample.parts += chunk.split()
-        sample.placed += details.get("logprobs", ())
+        sample.placed += details.get("logprobs") or ()
 
     def body(self) -> Json:
         """Return the object. If ``failed``, it is an error: send it with status 500.

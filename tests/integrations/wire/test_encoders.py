@@ -262,7 +262,7 @@ def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> Non
 @given(
     answer=st.lists(samples(), min_size=1, max_size=2),
     name=st.sampled_from(sorted(FORMATS)),
-    logprobs=st.sampled_from([(), LOGPROBS]),
+    logprobs=st.sampled_from([(), None, LOGPROBS]),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
 @example([chunks_of([3, 3, 0, 1, 1, 5, 3, 3])], "message", (), (False, False))
