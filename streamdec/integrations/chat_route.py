@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamdec.core.conditions import NO_CONDITIONS
+from streamdec.core.conditions import StopConditions
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations._starlette import ClientDisconnect, Request, Response
 from streamdec.integrations.asgi import EventStreamResponse, listen
@@ -58,7 +58,7 @@ def chat_route(
         options: other arguments of :func:`streamdec.stream`, such as ``sections``, except those of
             StopConditions, which are the client's.
 
-    Raises ChatTemplateError if there is no template, and the errors of ``stream`` for ``options``.
+    Raises ChatTemplateError if there is no template, and the errors of ``stream`` for the options.
 
     >>> from starlette.routing import Route
     >>> from streamdec import load_tokenizer
@@ -68,7 +68,8 @@ def chat_route(
     '/v1/chat/completions'
     """
     tokenizer.get_chat_template()
-    stream((), tokenizer, conditions=NO_CONDITIONS, **options)  # raises their errors at once
+    limited = StopConditions(max_tokens=max_tokens)
+    stream((), tokenizer, conditions=limited, **options)  # raises their errors at once
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
@@ -130,7 +131,7 @@ async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[
             raise ValueError(f"the body has more than {most} bytes")
     try:
         body = json.loads(data.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")

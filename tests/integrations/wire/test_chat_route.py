@@ -40,7 +40,7 @@ def says(text: str) -> Any:
     ("wrong", "told"),
     [
         (b"{bad", "the body must be JSON in UTF-8"),
-        (b"[" * 99_999, "recursion"),
+        (b"[" * 99_999, "the body must be JSON in UTF-8: maximum recursion"),
         (b"[]", "the body must be a JSON object"),
         (b'{"model": "\xe4"}', "the body must be JSON in UTF-8"),
         ({"stop": 5}, "stop must be a string or a list of strings"),
@@ -179,6 +179,8 @@ def test_wrong_arguments_are_found_before_the_first_request() -> None:
         chat_route(says("Hi"), TOKENIZER, stops="x")
     with pytest.raises((TypeError, ValueError), match="conditions"):
         chat_route(says("Hi"), TOKENIZER, stop="x")
+    with pytest.raises(ValueError, match="max_tokens must be at least 1"):
+        chat_route(says("Hi"), TOKENIZER, max_tokens=0)
     with pytest.raises(ChatTemplateError):
         chat_route(says("Hi"), MockTokenizer())
 
