@@ -68,8 +68,7 @@ def chat_route(
     '/v1/chat/completions'
     """
     tokenizer.get_chat_template()
-    limited = StopConditions(max_tokens=max_tokens)
-    stream((), tokenizer, conditions=limited, **options)  # raises their errors at once
+    stream((), tokenizer, conditions=StopConditions(max_tokens=max_tokens), **options)  # a trial
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:
