@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -23,8 +23,6 @@ FAILURES: dict[FinishReason | None, str] = {
     "error": FAILED,
 }
 """The messages for reasons that the APIs have no word for."""
-
-Logprobs = Sequence[PlacedLogprob] | None
 
 _PLACE = b'"\\u0000"'
 """What the text of a template is in JSON."""
@@ -56,7 +54,7 @@ class ChunkDetails(TypedDict, total=False):
     num_tokens: int | None
     """How many tokens the sample has read so far (``stream.decoder.num_tokens``). Only the last
     chunk needs it. Without it, the ``token_ids`` of the chunks are counted."""
-    logprobs: Logprobs
+    logprobs: Sequence[PlacedLogprob] | None
     """Those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API has none."""
 
 
@@ -109,7 +107,7 @@ class Format(ABC):
         return all(sample.finish_reason is not None for sample in self._samples)
 
     def _taken(
-        self, chunk: Chunk, index: int, num_tokens: int | None = None, logprobs: Logprobs = None
+        self, chunk: Chunk, index: int, num_tokens: int | None = None, logprobs: Any = None
     ) -> tuple[Sample, Sequence[PlacedLogprob]]:
         """Return the sample that took ``chunk``, and its log probabilities.
 
