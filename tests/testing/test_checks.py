@@ -65,12 +65,8 @@ def test_streams_pass_where_a_prompt_gives_a_later_space_or_half_a_character() -
     suffixes = Tokenizer(models.WordLevel({"b</w>": 0}, "b</w>"))
     suffixes.decoder = decoders.BPEDecoder()
     halves, _ = byte_level_tokenizer([b"a", b"\xc3", b"\xa9", b"\xff"])
-    report = check_detokenizer(
-        adapters.Stopping,
-        tokenizers={"suffixes": suffixes, "halves": halves},
-        only=["prompt", "stop_not_from_prompt"],
-        max_examples=30,
-    )
+    given, only = {"suffixes": suffixes, "halves": halves}, ["prompt", "stop_not_from_prompt"]
+    report = check_detokenizer(adapters.Stopping, tokenizers=given, only=only, max_examples=30)
     assert report.failed == ()
 
 
