@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -54,7 +54,7 @@ class ChunkDetails(TypedDict, total=False):
     num_tokens: int | None
     """How many tokens the sample has read so far (``stream.decoder.num_tokens``). Only the last
     chunk needs it. Without it, the ``token_ids`` of the chunks are counted."""
-    logprobs: Sequence[PlacedLogprob]
+    logprobs: Sequence[PlacedLogprob] | None
     """Those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API has none."""
 
 
@@ -73,10 +73,8 @@ class Sample:
 
     def take(self, chunk: Chunk, num_tokens: int | None) -> None:
         """Note the number of tokens after ``chunk``, and whether it is the last chunk."""
-        if num_tokens is not None:
-            self.num_tokens = num_tokens
-        else:
-            self.num_tokens += len(chunk.token_ids)
+        counted = self.num_tokens + len(chunk.token_ids)
+        self.num_tokens = counted if num_tokens is None else num_tokens
         self.has_text = self.has_text or bool(chunk.text)
         self.finish_reason, self.stop_reason = chunk.finish_reason, chunk.stop_reason
 
@@ -108,8 +106,10 @@ class Format(ABC):
         """Whether every sample has ended."""
         return all(sample.finish_reason is not None for sample in self._samples)
 
-    def _taken(self, chunk: Chunk, index: int, num_tokens: int | None) -> Sample:
-        """Add ``chunk`` to its sample.
+    def _taken(
+        self, chunk: Chunk, index: int, num_tokens: int | None = None, logprobs: Any = None
+    ) -> tuple[Sample, Sequence[PlacedLogprob]]:
+        """Return the sample that took ``chunk``, and its log probabilities.
 
         Raises the errors of ``step``, before any change.
         """
@@ -128,7 +128,7 @@ class Format(ABC):
         if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
             raise ValueError("a response with usage needs num_tokens=, or chunks with token_ids")
         sample.take(chunk, num_tokens)
-        return sample
+        return sample, logprobs or ()
 
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
@@ -182,14 +182,14 @@ class Encoder(Format):
         A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
         returns the error, after the text of all samples.
 
-        Raises TypeError for an object that is not a Chunk; ValueError for an index out of range,
-        and if the usage cannot be known; :class:`~streamdec.FinishedError` after the end of the
-        sample. An error changes nothing.
+        Raises TypeError for an object that is not a Chunk, and for other details; ValueError for an
+        index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
+        after the end of the sample. An error changes nothing.
         """
-        sample = self._taken(chunk, index, details.get("num_tokens"))
+        sample, logprobs = self._taken(chunk, index, **details)
         if chunk.finish_reason is not None:
             self._templates.clear()
-        objects = self._objects(index, sample, chunk, details.get("logprobs", ()))
+        objects = self._objects(index, sample, chunk, logprobs)
         return [*self.start(), *objects]
 
     def flush(self) -> list[Json]:
@@ -213,8 +213,8 @@ class Encoder(Format):
         section, is_one = None, type(chunk) is Chunk
         if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
-        has_logprobs = details and details.get("logprobs")
-        is_plain = is_one and chunk.finish_reason is None and not has_logprobs
+        has_others = details and details.keys() != {"num_tokens"}
+        is_plain = is_one and chunk.finish_reason is None and not has_others
         parts = self._templates.get((index, section))
         if parts is None or not is_plain:
             data = self._events(self.step(chunk, index, **details))
@@ -265,9 +265,9 @@ class Response(Format):
 
     def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> None:
         """Add ``chunk`` to the sample ``index``. See ``ChatCompletionEncoder.step``."""
-        sample = self._taken(chunk, index, details.get("num_tokens"))
+        sample, logprobs = self._taken(chunk, index, **details)
         sample.parts += chunk.split()
-        sample.placed += details.get("logprobs", ())
+        sample.placed += logprobs
 
     def body(self) -> Json:
         """Return the object. If ``failed``, it is an error: send it with status 500.

@@ -96,13 +96,14 @@ class EventStreamResponse(Response):
         self._streams = streams
         self._keep_alive = keep_alive
         self._sending = _Sending(wire, streams)
-        more = dict(headers).items()
-        named = {name.lower(): value for name, value in (*HEADERS, *more)}
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        given = [(name.lower(), value) for name, value in pairs]  # a name may have several values
+        others = [each for each in HEADERS if each[0] not in dict(given)]
         # The attributes of Starlette's responses, which are not set by its own constructor.
         self.status_code = status_code
         self.background: Any = background
         self.raw_headers = [
-            (name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in (*others, *given)
         ]
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:

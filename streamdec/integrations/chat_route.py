@@ -142,7 +142,7 @@ async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[
             raise ValueError(f"the body has more than {most} bytes")
     try:
         body = json.loads(data.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the body must be JSON in UTF-8: {error}") from error
     if not isinstance(body, dict):
         raise TypeError("the body must be a JSON object")

@@ -199,9 +199,7 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
-        if chunk.finish_reason not in FAILURES or last.text or logprobs:
-            objects.append(self._with_choice(index, sample, last, logprobs))
-        return objects
+        return [*objects, self._with_choice(index, sample, last, logprobs)]
 
     def _with_choice(
         self, index: int, sample: Sample, part: Chunk, logprobs: Sequence[PlacedLogprob] = ()

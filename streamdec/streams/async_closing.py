@@ -51,6 +51,7 @@ class AsyncClosing:
 
     async def aclose(self, cause: BaseException | None = None) -> None:
         """Do what ``Reading.close`` does, and await the results."""
+        self.bound(cause)
         for action in self._reading.due(cause):
             try:
                 if _is_of_generator(action) and self._holds_a_scope():
@@ -71,6 +72,11 @@ class AsyncClosing:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.aclose(error)
         self._reading.note_on(error)
+
+    def bound(self, error: BaseException | None) -> None:
+        """Bound the time of closing, if ``error`` cancelled or interrupted the reader."""
+        if error is not None and not isinstance(error, (Exception, GeneratorExit)):
+            self._deadline = min(self._deadline, anyio.current_time() + CLOSING_SECONDS)
 
     def note_scope(self) -> bool:
         """Note the scope that the source holds after its first output. Return False."""
@@ -126,11 +132,9 @@ class AsyncClosing:
         """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
         cancelled = anyio.get_cancelled_exc_class()
         while not done.is_set():
-            is_cancelled = self._interrupt is not None
-            if is_cancelled:
-                self._deadline = min(self._deadline, anyio.current_time() + CLOSING_SECONDS)
+            self.bound(self._interrupt)
             end = math.inf if scope.cancel_called else self._deadline
-            wait = anyio.CancelScope(deadline=end, shield=is_cancelled)
+            wait = anyio.CancelScope(deadline=end, shield=self._interrupt is not None)
             try:
                 with wait:
                     await done.wait()

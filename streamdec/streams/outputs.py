@@ -253,8 +253,7 @@ class OutputReader:
         SGLang (0.5.23) repeats the last id when it aborts a waiting request, but does not count it
         in ``completion_tokens``.
         """
-        about = get("meta_info", None)
-        total = None if about is None else _fields_of(about)("completion_tokens", None)
+        total = _fields_of(get("meta_info", None))("completion_tokens", None)
         return max(total - self.num_seen, 0) if type(total) is int else num_given
 
     def _complaint(self, output: Any) -> str:
@@ -340,8 +339,7 @@ def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
     """Return the finish reason and the stop in these fields; each may be None."""
     reason, stop = get("finish_reason", None), None
     if reason is None:
-        about = get("meta_info", None)
-        reason = None if about is None else _fields_of(about)("finish_reason", None)
+        reason = _fields_of(get("meta_info", None))("finish_reason", None)
     if reason is not None and reason != "":  # protobuf has no None
         stop = get("stop_reason", None)
     if isinstance(reason, Mapping):  # SGLang: {"type": reason}; Dynamo: {"error": message}

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, Generic, Literal, Protocol, SupportsIndex, TypeVar
 from weakref import WeakValueDictionary
 
@@ -167,7 +166,7 @@ class Reading(Stepper):
     """The error of a step, which is raised after the last chunk."""
     closing_errors: list[Exception]
     """The errors of closing that were not raised yet."""
-    _finish_reason: FinishReason = "length"
+    _finish_reason: FinishReason
     """The finish reason if the source ends without one."""
     _is_closed = False
 
@@ -183,12 +182,10 @@ class Reading(Stepper):
     ) -> None:
         if chunk_by not in ("output", "token"):
             raise ValueError(f"chunk_by must be 'output' or 'token', not {chunk_by!r:.40}")
-        if finish_reason != "length":
-            check_finish_reason(finish_reason)
-            self._finish_reason = finish_reason
-        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
-            if flag is not False:
-                check_flag(name, flag)
+        check_finish_reason(finish_reason)
+        self._finish_reason = finish_reason
+        check_flag("cumulative", cumulative)
+        check_flag("return_token_ids", return_token_ids)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -388,8 +385,8 @@ class BaseStream(Generic[M]):
 
         They are not part of a snapshot.
         """
-        unread = (chunk.token_ids for chunk in self._reading.unread)
-        return (*chain.from_iterable(unread), *self._reading.waiting)
+        unread = [each for chunk in self._reading.unread for each in chunk.token_ids]
+        return (*unread, *self._reading.waiting)
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -99,6 +99,7 @@ class TextStream(BaseStream[M]):
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._check_idle()
+        self._closing.bound(error)
         await self._chunks.aclose()
         await self._closing.aclose()
         if error is None:

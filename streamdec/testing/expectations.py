@@ -8,7 +8,7 @@ from functools import lru_cache
 from os.path import commonprefix
 from typing import NamedTuple
 
-from streamdec.testing.subjects import Subject
+from streamdec.testing.subjects import REPLACEMENT, Subject
 
 
 def whole_text(subject: Subject, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
@@ -58,7 +58,9 @@ def _certain_text(
     completed = [text([ids_of[byte] for byte in more]) for more in several]
     usual = _beginning([text([]), *others.values(), *completed])
     if not subject.has_byte_fallback:
-        return Certain(usual, usual)
+        # Where single bytes cannot complete the character, a longer token may.
+        is_open = tail and not completed
+        return Certain(usual.removesuffix(REPLACEMENT) if is_open else usual, usual)
     broken = [text([subject.byte_ids[0xFF]])] if 0xFF in subject.byte_ids else []
     # Leave out bytes that break a run: by the first rule they change all of it.
     bytes_of = set(subject.byte_ids.values())

@@ -224,50 +224,34 @@ def test_a_cancellation_at_any_turn_closes_once_and_loses_nothing(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("what", ["on_stop", "aclose"])
-def test_closing_is_cancelled_some_seconds_after_the_reader(
-    backend: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And never, if the reader is not cancelled."""
-    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
-    ended: list[str] = []
-
-    async def hang(name: str, seconds: float) -> None:
-        if name == what:
-            try:
-                await anyio.sleep(seconds)
-            except anyio.get_cancelled_exc_class():
-                ended.append("cancelled")
-                raise
-        ended.append(name)
-
-    async def run(seconds: float) -> None:
-        async def engine() -> AsyncGenerator[int, None]:
-            try:
-                yield 0
-                yield 1
-            finally:
-                await hang("aclose", seconds)
-
-        async with stream(engine(), TOKENIZER, on_stop=lambda: hang("on_stop", seconds)) as chunks:
-            await anext(chunks)
-
-    async def cancelled() -> None:
-        with anyio.move_on_after(0.05):
-            await run(LONG)
-
-    anyio.run(cancelled, backend=backend)
-    assert ended == {"on_stop": ["cancelled", "aclose"], "aclose": ["on_stop", "cancelled"]}[what]
-    ended.clear()
-    anyio.run(run, 0.2, backend=backend)
-    assert ended == ["on_stop", "aclose"]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_there_is_one_bound_for_all_that_closes(
+def test_closing_has_no_bound_if_the_reader_is_not_cancelled(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes after the bound is cancelled at its first await."""
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
+    engine = Iterator(log := Log())
+
+    async def main() -> None:
+        async with stream(engine, TOKENIZER, on_stop=lambda: anyio.sleep(0.2)) as chunks:
+            await anext(chunks)
+
+    anyio.run(main, backend=backend)
+    assert log.done == 1
+
+
+async def in_scope(reading: Awaitable[None], seconds: float) -> None:
+    with anyio.fail_after(seconds):
+        await reading
+
+
+@pytest.mark.parametrize("waits", ["engine", "reader", "closing"])
+@pytest.mark.parametrize(
+    ("backend", "limited"),
+    [("asyncio", in_scope), ("trio", in_scope), ("asyncio", asyncio.wait_for)],
+)
+def test_there_is_one_bound_for_all_that_closes(
+    backend: str, limited: Any, waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cancellation of the reader on. What comes later is cancelled at its first await."""
     monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.1)
     ended: list[float] = []
 
@@ -277,15 +261,25 @@ def test_there_is_one_bound_for_all_that_closes(
         finally:
             ended.append(anyio.current_time())
 
-    async def main() -> None:
-        engine = Iterator(Log())
-        engine.aclose = hang  # type: ignore[method-assign]
-        with anyio.move_on_after(0.05):
-            async with stream(engine, TOKENIZER, on_stop=hang) as chunks:
-                await anext(chunks)
-                await anyio.sleep(LONG)
+    class Silent(Iterator):
+        async def __anext__(self) -> int:
+            await anyio.sleep(LONG if waits == "engine" else 0)
+            return 0
 
-    anyio.run(main, backend=backend)
+        async def aclose(self) -> None:
+            await hang()
+
+    async def read() -> None:
+        async with stream(Silent(Log()), TOKENIZER, on_stop=hang) as chunks:
+            await anext(chunks)
+            await anyio.sleep(LONG if waits == "reader" else 0)
+        await checkpoint()  # raises what a scope did not raise while it closed
+
+    async def main() -> None:
+        await limited(read(), 0.05)
+
+    with pytest.raises(TimeoutError):
+        anyio.run(main, backend=backend)
     on_stop, closed = ended
     assert closed - on_stop < 0.1
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, decoders, models
 
 import streamdec
 from streamdec import HuggingFaceTokenizer, MockTokenizer
@@ -59,6 +59,15 @@ def test_streams_without_stops_pass_the_rest_and_skip_what_needs_stops() -> None
     stops |= {f"{law.name}[demo]" for law in LAWS if "stop" in law.name}
     assert {result.name for result in report.skipped} == stops
     assert {result.detail for result in report.skipped} == {"the detokenizer lacks: stop strings"}
+
+
+def test_streams_pass_where_a_prompt_gives_a_later_space_or_half_a_character() -> None:
+    suffixes = Tokenizer(models.WordLevel({"b</w>": 0}, "b</w>"))
+    suffixes.decoder = decoders.BPEDecoder()
+    halves, _ = byte_level_tokenizer([b"a", b"\xc3", b"\xa9", b"\xff"])
+    given, only = {"suffixes": suffixes, "halves": halves}, ["prompt", "stop_not_from_prompt"]
+    report = check_detokenizer(adapters.Stopping, tokenizers=given, only=only, max_examples=30)
+    assert report.failed == ()
 
 
 @pytest.mark.thorough

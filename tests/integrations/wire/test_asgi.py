@@ -152,11 +152,13 @@ async def test_an_error_follows_the_end_of_the_response_at_once(n: int) -> None:
 async def test_a_response_that_ends_has_its_headers_and_its_end() -> None:
     client = Client()
     given = [("X-Request-Id", "7"), ("Cache-Control", "no-store")]
+    given += [("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
     await client.reads([], headers=given)
     head, *parts, last = client.sent
     headers = dict(head["headers"])
     assert headers[b"x-request-id"] == b"7"
     assert headers[b"cache-control"] == b"no-store"
+    assert {(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")} <= {*head["headers"]}
     assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
     assert headers[b"x-accel-buffering"] == b"no"  # else nginx collects events
     assert b"".join(each["body"] for each in parts).endswith(DONE)

@@ -40,7 +40,7 @@ def says(text: str) -> Any:
     ("wrong", "told"),
     [
         (b"{bad", "the body must be JSON in UTF-8"),
-        (b"[" * 99_999, "recursion"),
+        (b"[" * 99_999, "the body must be JSON in UTF-8: maximum recursion"),
         (b"[]", "the body must be a JSON object"),
         (b'{"model": "\xe4"}', "the body must be JSON in UTF-8"),
         ({"stop": 5}, "stop must be a string or a list of strings"),

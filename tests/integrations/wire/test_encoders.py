@@ -242,7 +242,7 @@ def samples(draw: st.DrawFn) -> list[Chunk]:
         chunks = chunks[size:]
     reason = draw(st.sampled_from(get_args(FinishReason)))
     stop = draw(st.sampled_from([None, 7])) if reason == "stop" else None
-    return [*found, Chunk(draw(st.sampled_from(["", "x"])), reason, stop)]
+    return [*found, Chunk(draw(st.sampled_from(["", "x"])), reason, stop, token_ids=(9,))]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -262,13 +262,14 @@ def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> Non
 @given(
     answer=st.lists(samples(), min_size=1, max_size=2),
     name=st.sampled_from(sorted(FORMATS)),
-    logprobs=st.sampled_from([(), LOGPROBS]),
+    logprobs=st.sampled_from([(), None, LOGPROBS]),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
 @example([chunks_of([3, 3, 0, 1, 1, 5, 3, 3])], "message", (), (False, False))
 @example(
     [[Chunk(), *chunks_of([0, 1])[:-1], Chunk(), Chunk("", "stop")]], "message", (), (False, False)
 )
+@example([[Chunk("", "abort", token_ids=(9,))]], "chat", (), (True, False))
 def test_clients_read_the_text_and_the_end_of_each_sample(
     answer: list[list[Chunk]], name: str, logprobs: Any, flags: tuple[bool, bool]
 ) -> None:
@@ -359,9 +360,8 @@ def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
             wire.step(Chunk("b", "stop"))
         found: Any = wire.step(Chunk("a", "stop"), num_tokens=1)
         if isinstance(wire, openai.ChatCompletionEncoder):
-            assert [each["choices"][0]["delta"].get("role") for each in found] == [
-                *("assistant", None),
-            ]
+            roles = [each["choices"][0]["delta"].get("role") for each in found]
+            assert roles == ["assistant", None]
     with pytest.raises(ValueError, match="prompt_tokens"):
         openai.ChatCompletionEncoder(**HEAD, include_usage=True)
 
@@ -375,6 +375,8 @@ def test_wrong_calls_are_refused(wire: Any) -> None:
         for step in steps:
             with pytest.raises(ValueError, match="index must be from 0 to 0, not 1"):
                 step(Chunk("a"), 1)
+            with pytest.raises(TypeError, match="unexpected keyword argument 'tokens'"):
+                step(Chunk("a"), tokens=1)
             for wrong in ("Hi", None):
                 told = re.escape(f"chunk must be a Chunk, not {wrong!r}; write Chunk")
                 with pytest.raises(TypeError, match=f"^{told}"):
