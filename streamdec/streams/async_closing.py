@@ -27,7 +27,7 @@ from typing import Any, cast
 import anyio
 
 from streamdec.errors import SourceError
-from streamdec.streams.reading import Action, Reading, closing_of
+from streamdec.streams.reading import Action, SourceReading, closing_of
 from streamdec.streams.wakeups import runs_trio
 
 CLOSING_SECONDS = 10.0
@@ -46,11 +46,11 @@ class AsyncClosing:
     _deadline = math.inf
     """When closing is cancelled, by the clock of the event loop."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: SourceReading) -> None:
         self._reading = reading
 
     async def aclose(self, cause: BaseException | None = None) -> None:
-        """Do what ``Reading.close`` does, and await the results."""
+        """Do what ``SourceReading.close`` does, and await the results."""
         self.bound(cause)
         for action in self._reading.due(cause):
             try:

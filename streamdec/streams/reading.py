@@ -136,7 +136,7 @@ Action = Callable[[], object]
 M = TypeVar("M", bound=Machine | TextStopDecoder)
 
 
-class Reading(Stepper):
+class SourceReading(Stepper):
     """Turns the outputs of one source into chunks, with the arguments of ``wrap``, and closes it.
 
     No id is stepped before its chunk is requested. So the state of the decoder is always the state
@@ -166,8 +166,6 @@ class Reading(Stepper):
     """The error of a step, which is raised after the last chunk."""
     closing_errors: list[Exception]
     """The errors of closing that were not raised yet."""
-    _finish_reason: FinishReason
-    """The finish reason if the source ends without one."""
     _is_closed = False
 
     def __init__(
@@ -183,7 +181,7 @@ class Reading(Stepper):
         if chunk_by not in ("output", "token"):
             raise ValueError(f"chunk_by must be 'output' or 'token', not {chunk_by!r:.40}")
         check_finish_reason(finish_reason)
-        self._finish_reason = finish_reason
+        self._finish_reason = finish_reason  # if the source ends without one
         check_flag("cumulative", cumulative)
         check_flag("return_token_ids", return_token_ids)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
@@ -351,7 +349,7 @@ class BaseStream(Generic[M]):
 
     decoder: M
     """The decoder. While the stream runs, only the stream may step it."""
-    _reading: Reading
+    _reading: SourceReading
 
     def snapshot(self) -> dict[str, Any]:
         """Return the decoder's state after the chunks that were output, as JSON types.

@@ -18,7 +18,7 @@ from streamdec.core.token_ids import check_dimensions
 from streamdec.mistakes import hint
 from streamdec.protocols import Decoder
 from streamdec.streams.outputs import is_plain
-from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, Reading
+from streamdec.streams.reading import BaseStream, ChunkBy, M, Machine, SourceReading
 
 __all__ = ["TextIterator", "iter_chunks"]
 
@@ -38,7 +38,7 @@ class TextIterator(BaseStream[M]):
         self,
         source: Iterable[Any],
         decoder: M,
-        reading: Reading,
+        reading: SourceReading,
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
@@ -122,7 +122,9 @@ def iter_chunks(  # noqa: D417
         given += ["prompt_token_ids"] if prompt_token_ids is not NO_PROMPT else []
         if given:
             raise TypeError(f"got a decoder, which has its own {', '.join(given)}")
-    reading = Reading(decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason)
+    reading = SourceReading(
+        decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
+    )
     return TextIterator(source, decoder, reading, on_stop)
 
 
@@ -145,7 +147,7 @@ def iterator_of(source: Any, expected: str = "an iterable") -> Iterator[Any]:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def _chunks(reading: Reading, source: Iterator[Any]) -> Generator[Chunk, None, None]:
+def _chunks(reading: SourceReading, source: Iterator[Any]) -> Generator[Chunk, None, None]:
     id_type, outputs, most = reading.id_type, reading.outputs, reading.most
     step, feed, splits = reading.step, reading.feed, reading.splits
     shows_all = reading.shows_all

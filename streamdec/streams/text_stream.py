@@ -18,7 +18,7 @@ from streamdec.core.stepping import DECODERS, decoder_behind
 from streamdec.core.stop_sequence_decoder import DecoderOptions, StopSequenceDecoder
 from streamdec.protocols import Decoder
 from streamdec.streams.async_closing import AsyncClosing
-from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, Reading
+from streamdec.streams.reading import MAX_TOKENS_AT_ONCE, BaseStream, ChunkBy, M, SourceReading
 from streamdec.streams.text_iterator import iterator_of
 from streamdec.streams.token_queue import TokenQueue
 
@@ -57,7 +57,7 @@ class TextStream(BaseStream[M]):
         self,
         source: AsyncIterable[Any] | Iterable[Any],
         decoder: M,
-        reading: Reading,
+        reading: SourceReading,
         on_stop: Callable[[], object] | None = None,
     ) -> None:
         self.decoder, self._reading = decoder, reading
@@ -161,7 +161,7 @@ def stream(  # noqa: D417 (the rest is said together)
         if isinstance(decoder_behind(tokenizer), DECODERS):
             raise TypeError("stream() takes a tokenizer; with a decoder use wrap(source, decoder)")
         decoder = StopSequenceDecoder(tokenizer, conditions, prompt_token_ids, **options)
-        reading = Reading(
+        reading = SourceReading(
             decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
         )
         return TextStream(source, decoder, reading, on_stop)
@@ -219,7 +219,7 @@ def wrap(
     ['caf', 'é', '']
     """
     try:
-        reading = Reading(
+        reading = SourceReading(
             decoder, ids, cumulative, index, chunk_by, return_token_ids, finish_reason
         )
         return TextStream(source, decoder, reading, on_stop)
@@ -270,7 +270,7 @@ class Blocking:
 
 
 async def _chunks(
-    reading: Reading, source: AsyncIterator[Any], closing: AsyncClosing
+    reading: SourceReading, source: AsyncIterator[Any], closing: AsyncClosing
 ) -> AsyncIterator[Chunk]:
     """Yield the chunks of a TextStream.
 
