@@ -105,14 +105,7 @@ DECODERS = [
 CHAIN = [part for decoder in DECODERS if decoder for part in decoder.get("decoders", ())]
 PIECES = ["<unk>", "<s>", "▁a", "b", "<0xE4>", "<0xBD>", "<0xA0>", "é", "##c", "d</w>", "▁"]
 WORDS = [*DECODERS, *CHAIN, *PIECES, "BPE", "WordPiece", "WordLevel", "Unigram", "Fuse"]
-WORDS += [
-    {"Regex": "(a|b)+"},
-    {"String": ""},
-    *range(16),
-    2**31,
-    2**32 - 1,
-    -1,
-]
+WORDS += [{"Regex": "(a|b)+"}, {"String": ""}, *range(16), 2**31, 2**32 - 1, -1]
 TARGET = Target("loading", law, edit=json_edit(WORDS))
 
 if __name__ == "__main__":

@@ -44,10 +44,7 @@ OF_CORE = (
     "tests/hooks",
     "tests/test_laws.py",  # The slowest by far.
 )
-JUDGES = {
-    "streamdec/core": OF_CORE,
-    STREAMS: ("tests/streams", "tests/hooks"),
-}
+JUDGES = {"streamdec/core": OF_CORE, STREAMS: ("tests/streams", "tests/hooks")}
 """What is mutated by default, and the tests that judge its mutants, in this order. For a module the
 first folder or file that it is in counts. Missing tests are skipped."""
 

@@ -29,13 +29,7 @@ from streamdec.folders.folder_tokens import keep_skipped, read_folder
 from streamdec.folders.tokenizer_class import NotFollowedError
 from streamdec.locks import cached_property
 from streamdec.protocols import TextRules
-from streamdec.tokenizers._common import (
-    fingerprint_of,
-    guarded,
-    listed_ids,
-    sample_of,
-    spread_of,
-)
+from streamdec.tokenizers._common import fingerprint_of, guarded, listed_ids, sample_of, spread_of
 
 __all__ = ["HuggingFaceTokenizer"]
 

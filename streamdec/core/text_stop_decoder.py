@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self, Unpack, final
 
-from streamdec.chunks import (
-    NOTHING,
-    Chunk,
-    FinishReason,
-    StopMatch,
-    check_finish_reason,
-    chunk_of,
-)
+from streamdec.chunks import NOTHING, Chunk, FinishReason, StopMatch, check_finish_reason, chunk_of
 from streamdec.core import snapshots
-from streamdec.core.conditions import (
-    NO_CONDITIONS,
-    StopConditions,
-    StopOptions,
-    conditions_of,
-)
+from streamdec.core.conditions import NO_CONDITIONS, StopConditions, StopOptions, conditions_of
 from streamdec.core.counting import count_of, size_of, sizes_in
 from streamdec.core.sections import Seen
 from streamdec.core.stop_set import StopSet, StopState

@@ -13,15 +13,7 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
 from streamdec.folders.folder_tokens import FolderTokens, not_normalized, read_folder

@@ -121,9 +121,7 @@ class LogprobTracker:
     """
 
     def __init__(
-        self,
-        decoder: StopSequenceDecoder | Machine,
-        prompt_token_ids: Iterable[SupportsIndex] = (),
+        self, decoder: StopSequenceDecoder | Machine, prompt_token_ids: Iterable[SupportsIndex] = ()
     ) -> None:
         machine: Any = decoder_behind(decoder)
         if not isinstance(machine, StopSequenceDecoder):

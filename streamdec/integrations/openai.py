@@ -48,11 +48,7 @@ DONE = event("[DONE]")
 
 
 def error_body(
-    message: str,
-    *,
-    kind: str = "server_error",
-    code: str | None = None,
-    param: str | None = None,
+    message: str, *, kind: str = "server_error", code: str | None = None, param: str | None = None
 ) -> Json:
     """Return an error of the API, as the body of a response or as a streamed event.
 

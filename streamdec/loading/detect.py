@@ -21,13 +21,7 @@ from streamdec.tokenizers.folder_files import BOM, MAX_FILE
 __all__ = ["Detected", "Format", "detect_format"]
 
 Format = Literal[
-    "huggingface",
-    "tekken",
-    "tiktoken",
-    "sentencepiece",
-    "transformers",
-    "gguf",
-    "unsupported",
+    "huggingface", "tekken", "tiktoken", "sentencepiece", "transformers", "gguf", "unsupported"
 ]
 
 _HEAD = 4096

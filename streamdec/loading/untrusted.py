@@ -64,10 +64,7 @@ def try_loading(path: str, options: Mapping[str, Any], size: int, *, imports: bo
 
 
 def tried(
-    place: Place,
-    found: Detected | None,
-    fast: FastMode,
-    apply_tokenizer_config: bool | None,
+    place: Place, found: Detected | None, fast: FastMode, apply_tokenizer_config: bool | None
 ) -> Callable[[], None] | None:
     """Load a file in a child process, and return a function that builds fastokens in one.
 

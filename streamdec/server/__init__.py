@@ -11,26 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamdec.server.engines import (
-    Engine,
-    ReplayEngine,
-    SamplingParams,
-    load_engine,
-)
+from streamdec.server.engines import Engine, ReplayEngine, SamplingParams, load_engine
 from streamdec.server.limits import ServerLimits
 from streamdec.tokenizers._extras import library
 
 if TYPE_CHECKING:
     from streamdec.server.app import create_app
 
-__all__ = [
-    "Engine",
-    "ReplayEngine",
-    "SamplingParams",
-    "ServerLimits",
-    "create_app",
-    "load_engine",
-]
+__all__ = ["Engine", "ReplayEngine", "SamplingParams", "ServerLimits", "create_app", "load_engine"]
 
 
 def __getattr__(name: str) -> Any:

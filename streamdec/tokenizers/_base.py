@@ -209,11 +209,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return encoding
 
     def encode_batch(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Special = "parse",
+        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> list[Encoding]:
         """Encode each of ``texts`` as :meth:`encode` does, in order.
 
@@ -273,11 +269,7 @@ class BaseTokenizer(ChatTokenizer, ABC):
         return call() if _chars(text) <= self.inline_chars else await in_thread(call)
 
     async def aencode_batch(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        special: Special = "parse",
+        self, texts: Sequence[str], *, add_special_tokens: bool = False, special: Special = "parse"
     ) -> list[Encoding]:
         """Encode as :meth:`encode_batch` does; long ``texts`` are divided among threads.
 

@@ -177,10 +177,7 @@ _GLM4_SPECIAL = (
     *("<|begin_of_image|>", "<|end_of_image|>", "<|begin_of_video|>", "<|end_of_video|>"),
 )
 _EXTRA = [f"<|extra_{n}|>" for n in range(205)]
-_HUNYUAN_SPECIAL = (
-    *(_END, "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"),
-    *_EXTRA,
-)
+_HUNYUAN_SPECIAL = (*(_END, "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>"), *_EXTRA)
 
 
 def _of_openai(name: str, sha256: str) -> RankFile:
@@ -253,11 +250,7 @@ _SPECS = (
     _llama("llama3.1", _LLAMA3, _LLAMA31_IDS, _LLAMA3_FILE, "<|finetune_right_pad_id|>"),
     _llama("llama3", _LLAMA3, _LLAMA3_IDS, _LLAMA3_FILE, None),
     _llama(
-        "llama4",
-        _O200K,
-        _numbered(200000, _LLAMA4_SPECIAL),
-        _LLAMA4_FILE,
-        "<|finetune_right_pad|>",
+        "llama4", _O200K, _numbered(200000, _LLAMA4_SPECIAL), _LLAMA4_FILE, "<|finetune_right_pad|>"
     ),
     EncodingSpec(
         "qwen",

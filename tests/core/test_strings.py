@@ -17,11 +17,7 @@ pieces = st.lists(st.text("abc", max_size=4), max_size=12).map(tuple)
 
 @given(hidden=stops, visible=stops, parts=pieces, ignored=st.integers(0, 3), few=st.integers(0, 9))
 def test_step_finds_the_first_stop_and_withholds_possible_ones(
-    hidden: frozenset[str],
-    visible: frozenset[str],
-    parts: tuple[str, ...],
-    ignored: int,
-    few: int,
+    hidden: frozenset[str], visible: frozenset[str], parts: tuple[str, ...], ignored: int, few: int
 ) -> None:
     with patch.object(strings, "FEW", few):
         finds_the_first(StopStrings(hidden, visible), hidden, visible, parts, ignored)

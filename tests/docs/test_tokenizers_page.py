@@ -21,11 +21,7 @@ from streamdec import (
     load_tokenizer,
 )
 from streamdec.core.shared_tables import route_of
-from streamdec.errors import (
-    ChatTemplateError,
-    EncodeError,
-    MissingExtraError,
-)
+from streamdec.errors import ChatTemplateError, EncodeError, MissingExtraError
 from streamdec.protocols import Tokenizer
 from streamdec.tokenizers import EncodingSpec
 from tests.backends.test_gguf import BERT, BYTE_LEVEL, RWKV
@@ -53,10 +49,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "SentencePiece, with byte fallback": ("tokenizer.model", lambda: sentencepiece(**SPM)),
     "SentencePiece, without": ("tokenizer.model", sentencepiece),
     "GGUF, `llama`": ("a.gguf", small_gguf),
-    "GGUF, `gpt2`, with a known way to split text": (
-        "a.gguf",
-        lambda: small_gguf(**BYTE_LEVEL),
-    ),
+    "GGUF, `gpt2`, with a known way to split text": ("a.gguf", lambda: small_gguf(**BYTE_LEVEL)),
     "GGUF, `gpt2`, another": (
         "a.gguf",
         lambda: small_gguf(**BYTE_LEVEL | {"pre": "of-no-library"}),

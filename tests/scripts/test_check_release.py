@@ -15,10 +15,7 @@ from tests.support.pages import ROOT
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 TAG = f"v{VERSION}"
 PROJECTS = ["pyproject.toml", "plugins/sglang/pyproject.toml", "plugins/vllm/pyproject.toml"]
-MODULES = [
-    "plugins/sglang/streamdec_sglang/__init__.py",
-    "plugins/vllm/streamdec_vllm/__init__.py",
-]
+MODULES = ["plugins/sglang/streamdec_sglang/__init__.py", "plugins/vllm/streamdec_vllm/__init__.py"]
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +87,6 @@ def test_the_tag_is_that_of_the_version(
 
 
 @pytest.mark.xfail(reason="the project has no public address yet: set the three [project.urls]")
-def test_the_addresses_of_the_project_are_set(
-    problems: Callable[[Path, str], list[str]],
-) -> None:
+def test_the_addresses_of_the_project_are_set(problems: Callable[[Path, str], list[str]]) -> None:
     """Remove the mark when it passes: it must pass before a release."""
     assert [each for each in problems(ROOT, TAG) if "placeholders" in each] == []

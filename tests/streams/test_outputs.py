@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from streamdec import (
-    Chunk,
-    MockTokenizer,
-    SourceError,
-    StreamdecWarning,
-    iter_chunks,
-)
+from streamdec import Chunk, MockTokenizer, SourceError, StreamdecWarning, iter_chunks
 from streamdec.streams.outputs import OutputReader
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.core.test_token_ids import PandasColumn, PolarsColumn

@@ -16,13 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamdec import (
-    Chunk,
-    DecodeStream,
-    MockTokenizer,
-    StopConditions,
-    StopSequenceDecoder,
-)
+from streamdec import Chunk, DecodeStream, MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.errors import TokenIdError
 from streamdec.trace import Trace, Tracer, Verdict

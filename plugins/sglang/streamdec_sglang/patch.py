@@ -34,7 +34,7 @@ REQUEST = f"{schedule_batch.__name__}.Req.__init__"
 _EXPECTED = {
     (detokenizer_manager, "DetokenizerManager", _METHOD): ["self", "recv_obj"],
     (detokenizer_manager, "DetokenizerManager", "trim_matched_stop"): [
-        *("self", "output", "finished_reason", "no_stop_trim"),
+        *("self", "output", "finished_reason", "no_stop_trim")
     ],
     (detokenizer_manager, "DetokenizerManager", "_clamp_decode_ids"): ["ids", "vocab_size"],
     (detokenizer_manager, "DecodeStatus", "__init__"): [

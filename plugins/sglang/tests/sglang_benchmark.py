@@ -125,10 +125,7 @@ def cases(tokenizer: Any, size: int) -> dict[str, tuple[list[Batch], int]]:
         "256 requests": (loop(many), 256 * size),
         "1 request": (loop(many[:1]) * 8, 8 * size),
         "256 requests, 4 tokens a step": (loop(many, 4), 256 * size),
-        "256 requests, 1 token in 11 a stray byte": (
-            loop(_requests(mixed, 256, size)),
-            256 * size,
-        ),
+        "256 requests, 1 token in 11 a stray byte": (loop(_requests(mixed, 256, size)), 256 * size),
         "16 requests of stray bytes alone": (
             loop([[*islice(cycle(strays), n, n + size)] for n in range(16)]),
             16 * size,

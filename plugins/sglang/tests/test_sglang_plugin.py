@@ -144,10 +144,7 @@ def test_a_version_that_was_tried_is_changed_once(hooks: list[str]) -> None:
 
 @pytest.mark.parametrize("switch", ["", "on"])
 def test_another_version_is_changed_only_on_request(
-    switch: str,
-    hooks: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    said: pytest.LogCaptureFixture,
+    switch: str, hooks: list[str], monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(patch, "version", lambda _: "0.6.0")
     monkeypatch.setenv(SWITCH, switch)

@@ -121,11 +121,7 @@ def both(*args: Any, **params: Any) -> tuple[Result, Result]:
 
 
 def classified(
-    library: Tokenizer,
-    prompt: Sequence[int],
-    params: dict[str, Any],
-    a: Result,
-    b: Result,
+    library: Tokenizer, prompt: Sequence[int], params: dict[str, Any], a: Result, b: Result
 ) -> str:
     """Why vLLM's result ``a`` and the plugin's ``b`` differ; AssertionError if for no known reason.
 

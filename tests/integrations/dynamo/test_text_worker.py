@@ -155,7 +155,7 @@ async def test_objects_have_the_section_of_their_text() -> None:
     worker = worker_of(engine_of([0, 1, 2, 3, 4, 3]), tokenizer, sections=sections)
     items = await all_of(worker.generate({"stop": " STOP"}))
     assert [(item.get("section"), item["text"]) for item in items] == [
-        *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, "")),
+        *(("reasoning", "Hm"), ("reasoning", "."), (None, "Hi"), (None, ""))
     ]
     assert items[-1]["finish_reason"] == "stop"
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamdec import (
-    DecodeStream,
-    HuggingFaceTokenizer,
-)
+from streamdec import DecodeStream, HuggingFaceTokenizer
 from streamdec.integrations import transformers as module
 from streamdec.integrations.transformers import GenerateStreamer
 from tests.integrations.transformers.scripted import (

@@ -226,7 +226,7 @@ def test_a_row_with_a_bad_id_ends_and_the_others_continue() -> None:
 def test_each_chunk_is_in_one_section() -> None:
     streamer = started(Model([*b"a<", 256], b"x"), sections={"reasoning": ("<", ">")})
     assert [(row, each.text, each.section) for row, each in streamer if each.text] == [
-        *((0, "a", None), (1, "x", None), (0, "b", "reasoning"), (0, "c", None)),
+        *((0, "a", None), (1, "x", None), (0, "b", "reasoning"), (0, "c", None))
     ]
 
 
@@ -289,10 +289,7 @@ def test_a_streamer_works_for_one_call() -> None:
     [
         ({"streamer": object()}, "start() does not take streamer: pass stop="),
         ({"stop_strings": ["a"]}, "start() does not take stop_strings: pass stop= to the"),
-        (
-            {"stopping_criteria": [bool]},
-            "start() does not take stopping_criteria: pass stop=",
-        ),
+        ({"stopping_criteria": [bool]}, "start() does not take stopping_criteria: pass stop="),
         (
             {"generation_config": SimpleNamespace(stop_strings=["a"])},
             "the generation_config has stop_strings; pass stop= to the streamer",

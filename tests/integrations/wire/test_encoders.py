@@ -12,19 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamdec import (
-    Chunk,
-    FinishedError,
-    FinishReason,
-    MockTokenizer,
-    iter_chunks,
-)
+from streamdec import Chunk, FinishedError, FinishReason, MockTokenizer, iter_chunks
 from streamdec.chunks import joined
 from streamdec.integrations import anthropic, openai, sse
-from streamdec.integrations.logprobs import (
-    Alternative,
-    PlacedLogprob,
-)
+from streamdec.integrations.logprobs import Alternative, PlacedLogprob
 
 HEAD: Any = {"response_id": "r", "model": "m", "created": 0}
 MESSAGE: Any = {"response_id": "msg_1", "model": "m", "input_tokens": 2}

@@ -26,11 +26,7 @@ from streamdec import (
     wrap,
 )
 from streamdec.integrations.asgi import EventStreamResponse
-from streamdec.integrations.logprobs import (
-    LogprobTracker,
-    PlacedLogprob,
-    TokenLogprob,
-)
+from streamdec.integrations.logprobs import LogprobTracker, PlacedLogprob, TokenLogprob
 from streamdec.integrations.openai import ChatCompletionEncoder, CompletionEncoder
 from streamdec.protocols import ByteFallback, Metaspace
 from streamdec.trace import Tracer
@@ -40,13 +36,7 @@ from tests.strategies import Subject, running_text, token_ids
 from tests.support.wrappers import Bare
 from tests.test_laws import SHARED, subject_named
 
-KINDS = [
-    "byte_level_trained",
-    "byte_fallback_strip",
-    "metaspace_first",
-    "bpe_suffix",
-    "ctc",
-]
+KINDS = ["byte_level_trained", "byte_fallback_strip", "metaspace_first", "bpe_suffix", "ctc"]
 REAL = [
     pytest.param(name, marks=pytest.mark.thorough)
     for name in ("gpt2", "mistral-7b-v0.1")
@@ -135,7 +125,7 @@ def test_tokens_that_a_stop_cut_are_left_out(conditions: dict[str, Any], tokens:
 def test_special_tokens_have_a_name_and_no_bytes() -> None:
     _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=7)
     assert [(each.token, each.data, each.text_offset) for each in placed] == [
-        *(("Hello", b"Hello", 0), ("<|end|>", b"", 5), ("A", b"A", 5), ("<|end|>", b"", 6)),
+        *(("Hello", b"Hello", 0), ("<|end|>", b"", 5), ("A", b"A", 5), ("<|end|>", b"", 6))
     ]
     _, placed, _, _ = tracked(TOKENIZER, [256, END, 65, END], eos_token_ids=END)
     assert [each.token for each in placed] == ["Hello"], "the end is not part of the text"
@@ -150,7 +140,7 @@ def test_alternatives_stand_where_the_token_does() -> None:
     tracker.feed([0, 1])
     first, second = (each.top or () for each in tracker.take())
     assert [(each.token, each.logprob) for each in first] == [
-        *(("Hello", -0.5), ("you", -2.0), ("", -9999.0)),
+        *(("Hello", -0.5), ("you", -2.0), ("", -9999.0))
     ]
     assert [each.data for each in second] == [b" Hello", b" you", b""]
 
