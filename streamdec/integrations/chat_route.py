@@ -61,8 +61,9 @@ def chat_route(
         ignore_stops_between: as for StopConditions; all others are the client's.
         options: other arguments of :func:`streamdec.stream`, such as ``sections``.
 
-    Raises TypeError if ``load_tokenizer`` did not return the tokenizer, ChatTemplateError if it has
-    no template, and the errors of ``stream`` and StopConditions.
+    Raises TypeError if ``load_tokenizer`` did not return the tokenizer or ``supported`` is a
+    string, ChatTemplateError if there is no template, and the errors of ``stream`` and
+    StopConditions.
 
     >>> from starlette.routing import Route
     >>> from streamdec import load_tokenizer
@@ -73,6 +74,8 @@ def chat_route(
     """
     if not hasattr(tokenizer, "set_chat_template"):
         raise TypeError(f"tokenizer must come from load_tokenizer(path), not {tokenizer!r:.80}")
+    if isinstance(supported, str):
+        raise TypeError(f"supported must be a list of names, not {supported!r:.60}")
     tokenizer.get_chat_template()
     ours = StopConditions(
         eos_token_ids=eos_token_ids,

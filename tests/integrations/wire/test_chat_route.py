@@ -196,6 +196,7 @@ class OfAnotherLibrary:
         (TOKENIZER, {"stops": "x"}, TypeError, "stops"),
         (TOKENIZER, {"stop": "x"}, TypeError, "conditions"),
         (TOKENIZER, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1"),
+        (TOKENIZER, {"supported": "seed"}, TypeError, "a list of names, not 'seed'"),
         (OfAnotherLibrary(), {}, TypeError, "must come from load_tokenizer"),
         (MockTokenizer(), {}, ChatTemplateError, "no chat template"),
     ],
