@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from tokenizers import pre_tokenizers
 
 from streamdec import DecodeStream, MockTokenizer, StopSequenceDecoder
 from streamdec.core.decode_options import ByteFallbackMode
 from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES, Replacers
+from streamdec.core.rules.base import byte_level
 from streamdec.core.rules.byte_fallback import fallback_byte, fallback_bytes
 from streamdec.errors import TokenIdError
 from streamdec.protocols import (
@@ -73,6 +75,13 @@ def test_the_library_agrees_which_pieces_are_bytes(piece: str) -> None:
     expected = piece if byte is None else bytes([byte]).decode("utf-8", "replace")
     assert tokenizer.decode([0]) == expected
     assert fallback_bytes(piece) == (piece.encode() if byte is None else bytes([byte]))
+
+
+def test_letters_outside_of_the_byte_alphabet_are_utf_8() -> None:
+    alphabet = {*pre_tokenizers.ByteLevel.alphabet()}
+    assert sorted(map(byte_level, alphabet)) == [bytes([byte]) for byte in range(256)]
+    for letter in {*map(chr, range(0x200))} - alphabet:
+        assert byte_level(letter) == letter.encode()
 
 
 @pytest.mark.parametrize(
