@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -243,7 +243,7 @@ async def in_scope(reading: Awaitable[None], seconds: float) -> None:
         await reading
 
 
-@pytest.mark.parametrize("waits", ["engine", "reader", "closing"])
+@pytest.mark.parametrize("waits", ["engine", "reader", "closing", "aclosing"])
 @pytest.mark.parametrize(
     ("backend", "limited"),
     [("asyncio", in_scope), ("trio", in_scope), ("asyncio", asyncio.wait_for)],
@@ -270,9 +270,10 @@ def test_there_is_one_bound_for_all_that_closes(
             await hang()
 
     async def read() -> None:
-        async with stream(Silent(Log()), TOKENIZER, on_stop=hang) as chunks:
+        chunks = stream(Silent(Log()), TOKENIZER, on_stop=hang)
+        async with aclosing(chunks) if waits == "aclosing" else chunks:
             await anext(chunks)
-            await anyio.sleep(LONG if waits == "reader" else 0)
+            await anyio.sleep(LONG if waits in ("reader", "aclosing") else 0)
         await checkpoint()  # raises what a scope did not raise while it closed
 
     async def main() -> None:
