@@ -182,8 +182,8 @@ class Encoder(Format):
         A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
         returns the error, after the text of all samples.
 
-        Raises TypeError for an object that is not a Chunk, and for other details; ValueError for an
-        index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
+        Raises TypeError for an object that is not a Chunk, and for unknown details; ValueError for
+        an index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
         after the end of the sample. An error changes nothing.
         """
         sample, logprobs = self._taken(chunk, index, **details)
