@@ -349,7 +349,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestError):
         found = error
     else:  # the server logs the error and closes the connection
-        headers = {"Connection": "close"}
+        headers = {"connection": "close"}
         found = RequestError(openai.FAILED, status=500, code="error", headers=headers)
     body = found.body(is_anthropic="/v1/messages" in request.url.path)
     return JSONResponse(body, status_code=found.status, headers=found.headers)
