@@ -133,7 +133,9 @@ class Format(ABC):
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
         if going:
-            raise ValueError(f"samples {going} have not ended; fail() ends them with an error")
+            raise ValueError(
+                f"samples {going} have not ended; if they failed, step Chunk('', 'error')"
+            )
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
