@@ -166,10 +166,10 @@ class GGUFTokenizer(BaseTokenizer):
             warn(f"{self.name!r}: {what}")
 
     def _take_role(self, role: str, name: str, given: Any) -> None:
-        """Set the token of ``role``, which the file calls ``name``, or the usual one.
+        """Set the token of ``role``, which the file calls ``name``: ``given``, or the usual id.
 
-        llama.cpp also takes an ordinary token for the usual one. This one does not, and warns if
-        it matters: for eos, and for bos if it is added.
+        An ordinary token with the usual id is not taken. llama.cpp takes it: a warning says so if
+        it matters, for eos, and for bos if it is added.
         """
         if type(given) is int and given in self._names:
             self._roles[role] = given
@@ -203,7 +203,7 @@ class GGUFTokenizer(BaseTokenizer):
         return f"{type(self).__name__}({self.name!r}, {self._kind})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the encoder, because the library's JSON loses one of two texts with one id."""
+        """All but the encoder: the library's JSON keeps only one of two texts with the same id."""
         return {name: value for name, value in self.__dict__.items() if name != "_encoder"}
 
     # --- decoding ---------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from streamdec.bulk.formats import SUFFIXES, Block, DecodedBlock, decoded_block,
 from streamdec.errors import SourceError, StreamdecError
 
 PART_SUFFIX = ".streamdec-part"
-"""The suffix of an incomplete file. Its name begins with a dot, which readers of folders skip."""
+"""The suffix of an incomplete file. Its name begins with a dot, so readers of folders skip it."""
 PART_SECONDS = 86_400
 """The age after its last write at which an incomplete file counts as abandoned."""
 

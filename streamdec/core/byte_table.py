@@ -102,7 +102,7 @@ class ByteTable(Table):
         rule_state, pending, tails = state
         holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
         waits = holds or self.rule.waiting(rule_state) > 0
-        # Where bytes are known by token, a token that gave text leaves no open run behind it.
+        # Where the token of each byte is known, a token with text leaves no open run behind it.
         return Traits(holds, waits, is_fresh=self.has_spans or not holds)
 
     def held(self, state: State) -> bytes:

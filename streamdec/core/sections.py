@@ -245,11 +245,11 @@ class Labels:
 
     def chunk(self, start: int, text: str, last: Chunk = NOTHING) -> Chunk:
         """Return ``text`` from ``start`` on without markers, with the finish of ``last``."""
-        hidden = {place for marker in self._markers for place in marker}
+        of_markers = {place for marker in self._markers for place in marker}
         parts = [
             (self._names[self._sections[place]], letter)
             for place, letter in enumerate(text, start)
-            if place not in hidden
+            if place not in of_markers
         ]
         if not parts and last is NOTHING:
             return NOTHING

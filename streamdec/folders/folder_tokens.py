@@ -213,7 +213,7 @@ def not_normalized(token: AddedToken) -> AddedToken:
 def keep_skipped(tokenizer: Tokenizer, tokens: list[AddedToken]) -> None:
     """Make ``tokenizer`` skip ``tokens``, which it has, and leave their flags as they are.
 
-    The library skips an ordinary token that was added as special before. No copy has that.
+    The library skips an ordinary token that was added as special before, but its copies do not.
     """
     if tokens:
         guarded(tokenizer.add_tokens, [AddedToken(t.content, special=True) for t in tokens])

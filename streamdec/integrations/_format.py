@@ -133,7 +133,9 @@ class Format(ABC):
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
         if going:
-            raise ValueError(f"samples {going} have not ended; fail() ends them with an error")
+            raise ValueError(
+                f"samples {going} have not ended; if they failed, step Chunk('', 'error')"
+            )
 
     def _failure(self) -> Json:
         """Return the error of the samples that failed."""
@@ -182,8 +184,8 @@ class Encoder(Format):
         A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
         returns the error, after the text of all samples.
 
-        Raises TypeError for an object that is not a Chunk, and for other details; ValueError for an
-        index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
+        Raises TypeError for an object that is not a Chunk, and for unknown details; ValueError for
+        an index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
         after the end of the sample. An error changes nothing.
         """
         sample, logprobs = self._taken(chunk, index, **details)

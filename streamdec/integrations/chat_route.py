@@ -58,7 +58,7 @@ def chat_route(
         max_tokens: the limit of a request that has none.
         max_body: how many bytes a request may have.
         eos_token_ids: the end-of-sequence ids of the model, if the engine does not end there.
-        ignore_stops_between: as for StopConditions; all others are the client's.
+        ignore_stops_between: as for StopConditions. The client gives the stops.
         options: other arguments of :func:`streamdec.stream`, such as ``sections``.
 
     Raises TypeError if ``load_tokenizer`` did not return the tokenizer or ``supported`` is a
@@ -80,9 +80,11 @@ def chat_route(
     ours = StopConditions(
         eos_token_ids=eos_token_ids,
         ignore_stops_between=ignore_stops_between,
+        starts_inside=options.get("starts_inside") if ignore_stops_between else None,
         max_tokens=max_tokens,
     )
-    stream((), tokenizer, conditions=ours, **options)  # raises their errors at once
+    # Raises the errors of wrong options now, not at each request.
+    stream((), tokenizer, conditions=ours, prompt_token_ids=(), **options)
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
 
     def prompt_of(body: dict[str, Any]) -> list[int]:

@@ -95,8 +95,7 @@ def create_app(
 
     Raises SourceError if ``engine`` is not callable; ValueError if ``models`` is empty, an API key
     is not printable ASCII, or markers are empty or equal; TypeError if ``models``, ``api_keys`` or
-    ``hosts`` is a string, markers are no pairs, or ``load_tokenizer`` does not return such a
-    ``tokenizer``.
+    ``hosts`` is a string, markers are not pairs, or ``tokenizer`` is not of ``load_tokenizer``.
 
     >>> from starlette.testclient import TestClient
     >>> from streamdec import load_tokenizer
@@ -350,7 +349,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestError):
         found = error
     else:  # the server logs the error and closes the connection
-        headers = {"Connection": "close"}
+        headers = {"connection": "close"}
         found = RequestError(openai.FAILED, status=500, code="error", headers=headers)
     body = found.body(is_anthropic="/v1/messages" in request.url.path)
     return JSONResponse(body, status_code=found.status, headers=found.headers)

@@ -116,13 +116,13 @@ class AsyncClosing:
         try:
             task = _spawn(run, done)  # the event loop itself only has weak references to tasks
         except RuntimeError:  # trio has ended, and closes what is left in scopes that it cancelled
+            pass
+        else:
+            await self._wait(done, scope)
+            del task
+        if not has_begun:  # asyncio also cancels all tasks before the event loop is closed
             with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 await _awaited(action, result)
-            return
-        await self._wait(done, scope)
-        del task
-        if not has_begun:  # asyncio cancels all tasks before the event loop is closed
-            await result
         if isinstance(raised, anyio.get_cancelled_exc_class()) and self._interrupt is None:
             raise SourceError("closing the source raised a cancellation of its own") from raised
         if raised is not None:

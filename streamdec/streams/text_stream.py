@@ -5,6 +5,7 @@ Runs on asyncio and on trio. A stream pulls from the engine's iterator in the re
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, Self, SupportsIndex, Unpack
@@ -99,7 +100,7 @@ class TextStream(BaseStream[M]):
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._check_idle()
-        self._closing.bound(error)
+        self._closing.bound(error or sys.exc_info()[1])  # of an ``aclose`` in a ``finally``
         await self._chunks.aclose()
         await self._closing.aclose()
         if error is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -243,7 +243,7 @@ async def in_scope(reading: Awaitable[None], seconds: float) -> None:
         await reading
 
 
-@pytest.mark.parametrize("waits", ["engine", "reader", "closing"])
+@pytest.mark.parametrize("waits", ["engine", "reader", "closing", "aclosing"])
 @pytest.mark.parametrize(
     ("backend", "limited"),
     [("asyncio", in_scope), ("trio", in_scope), ("asyncio", asyncio.wait_for)],
@@ -270,9 +270,10 @@ def test_there_is_one_bound_for_all_that_closes(
             await hang()
 
     async def read() -> None:
-        async with stream(Silent(Log()), TOKENIZER, on_stop=hang) as chunks:
+        chunks = stream(Silent(Log()), TOKENIZER, on_stop=hang)
+        async with aclosing(chunks) if waits == "aclosing" else chunks:
             await anext(chunks)
-            await anyio.sleep(LONG if waits == "reader" else 0)
+            await anyio.sleep(LONG if waits in ("reader", "aclosing") else 0)
         await checkpoint()  # raises what a scope did not raise while it closed
 
     async def main() -> None:
@@ -434,17 +435,29 @@ def test_a_generator_that_holds_a_scope_is_cancelled_with_its_reader(backend: st
     assert ended == ["cancelled"]
 
 
-def test_asyncio_closes_an_engine_although_it_cancels_the_task_that_closes() -> None:
-    """Before that task has begun: asyncio.run cancels all tasks at the end."""
-    log, kept = Log(), []
+def test_asyncio_closes_an_engine_although_it_cancels_the_task_that_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before that task has begun: asyncio.run cancels all tasks at the end. The bound holds."""
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.05)
+    kept, notes = [], []
+
+    class Hanging(Iterator):
+        async def aclose(self) -> None:
+            notes.append("begun")
+            try:
+                await anyio.sleep(1)
+            except asyncio.CancelledError:
+                notes.append("cancelled")
+                raise
 
     async def main() -> None:
-        chunks = stream(Iterator(log), TOKENIZER)
+        chunks = stream(Hanging(Log()), TOKENIZER)
         await anext(chunks)
         kept.append(asyncio.create_task(chunks.aclose()))
 
     asyncio.run(main())
-    assert log.begun == 1
+    assert notes == ["begun", "cancelled"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -174,10 +174,11 @@ def test_a_client_that_disconnects_before_its_request_is_complete_is_no_error() 
     assert not messages
 
 
-def test_a_route_has_the_markers_and_the_end_of_the_model() -> None:
+@pytest.mark.parametrize(("begins", "options"), [("<think>", {}), ("", {"starts_inside": True})])
+def test_a_route_has_the_markers_and_the_end_of_the_model(begins: str, options: Any) -> None:
     think = ("<think>", "</think>")
-    model = {"ignore_stops_between": think, "eos_token_ids": TOKENIZER.encode("!").ids}
-    engine = says("<think>Hm\n1</think>Hi! And")
+    model = {"ignore_stops_between": think, "eos_token_ids": TOKENIZER.encode("!").ids, **options}
+    engine = says(f"{begins}Hm\n1</think>Hi! And")
     answer = answered(engine, {"stop": "\n"}, sections={"reasoning": think}, **model).json()
     message = answer["choices"][0]["message"]
     assert (message["reasoning"], message["content"]) == ("Hm\n1", "Hi")
@@ -195,6 +196,7 @@ class OfAnotherLibrary:
     [
         (TOKENIZER, {"stops": "x"}, TypeError, "stops"),
         (TOKENIZER, {"stop": "x"}, TypeError, "conditions"),
+        (TOKENIZER, {"prompt_token_ids": [1]}, TypeError, "prompt_token_ids"),
         (TOKENIZER, {"max_tokens": 0}, ValueError, "max_tokens must be at least 1"),
         (TOKENIZER, {"supported": "seed"}, TypeError, "a list of names, not 'seed'"),
         (OfAnotherLibrary(), {}, TypeError, "must come from load_tokenizer"),

@@ -372,7 +372,9 @@ def test_wrong_calls_are_refused(wire: Any) -> None:
                 told = re.escape(f"chunk must be a Chunk, not {wrong!r}; write Chunk")
                 with pytest.raises(TypeError, match=f"^{told}"):
                     step(wrong, num_tokens=2)
-        with pytest.raises(ValueError, match=r"samples \[0\] have not ended; fail"):
+        with pytest.raises(
+            ValueError, match=r"samples \[0\] have not ended; if they failed, step Chunk"
+        ):
             end()
         steps[-1](Chunk("a"))
     steps[0](Chunk("a", "length"), num_tokens=1)
