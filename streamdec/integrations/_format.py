@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import ClassVar
 
 from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_of
 from streamdec.errors import FinishedError
@@ -40,22 +40,6 @@ def check_count(name: str, value: object, least: int = 0) -> int:
     if type(value) is not int or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, not {value!r:.40}")
     return value
-
-
-class ChunkDetails(TypedDict, total=False):
-    """Details of a chunk for an encoder.
-
-    >>> from streamdec.integrations.openai import ChunkDetails
-    >>> details: ChunkDetails = {"num_tokens": 3}
-    >>> details
-    {'num_tokens': 3}
-    """
-
-    num_tokens: int | None
-    """How many tokens the sample has read so far (``stream.decoder.num_tokens``). Only the last
-    chunk needs it. Without it, the ``token_ids`` of the chunks are counted."""
-    logprobs: Sequence[PlacedLogprob] | None
-    """Those of the tokens of the chunk (``LogprobTracker.take()``). Anthropic's API has none."""
 
 
 class Sample:
@@ -106,13 +90,8 @@ class Format(ABC):
         """Whether every sample has ended."""
         return all(sample.finish_reason is not None for sample in self._samples)
 
-    def _taken(
-        self, chunk: Chunk, index: int, num_tokens: int | None = None, logprobs: Any = None
-    ) -> tuple[Sample, Sequence[PlacedLogprob]]:
-        """Return the sample that took ``chunk``, and its log probabilities.
-
-        Raises the errors of ``step``, before any change.
-        """
+    def _taken(self, chunk: Chunk, index: int, num_tokens: int | None) -> Sample:
+        """Return the sample that took ``chunk``. Raises the errors of ``step`` before that."""
         if not isinstance(chunk, Chunk):
             raise TypeError(f"chunk must be a Chunk, not {chunk!r:.80}; write Chunk(text)")
         if type(index) is not int or not 0 <= index < self.n:
@@ -128,7 +107,7 @@ class Format(ABC):
         if chunk.finish_reason is not None and self._has_usage and has_text and not is_counted:
             raise ValueError("a response with usage needs num_tokens=, or chunks with token_ids")
         sample.take(chunk, num_tokens)
-        return sample, logprobs or ()
+        return sample
 
     def _check_finished(self) -> None:
         going = [i for i, sample in enumerate(self._samples) if sample.finish_reason is None]
@@ -173,25 +152,34 @@ class Encoder(Format):
         self._has_started = True
         return self._beginning()
 
-    def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> list[Json]:
+    def step(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] | None = None,
+    ) -> list[Json]:
         """Return the objects of a chunk.
 
         Args:
             chunk: a chunk of the sample's stream. A chunk without text becomes an object too.
             index: the number of the sample, from 0. A message of Anthropic has only one.
-            details: ``num_tokens`` and ``logprobs``; see ChunkDetails.
+            num_tokens: how many tokens the sample has read (``stream.decoder.num_tokens``). Only
+                the last chunk needs it. Without it, ``token_ids`` of the chunks are counted.
+            logprobs: of the tokens of the chunk (``LogprobTracker.take()``); not for Anthropic.
 
         A sample that is aborted or fails has no finish_reason. Its text is sent, and ``flush``
         returns the error, after the text of all samples.
 
-        Raises TypeError for an object that is not a Chunk, and for unknown details; ValueError for
-        an index out of range, and if the usage cannot be known; :class:`~streamdec.FinishedError`
-        after the end of the sample. An error changes nothing.
+        Raises TypeError for an object that is not a Chunk; ValueError for an index out of range,
+        and if the usage cannot be known; :class:`~streamdec.FinishedError` after the end of the
+        sample. An error changes nothing.
         """
-        sample, logprobs = self._taken(chunk, index, **details)
+        sample = self._taken(chunk, index, num_tokens)
         if chunk.finish_reason is not None:
             self._templates.clear()
-        objects = self._objects(index, sample, chunk, logprobs)
+        objects = self._objects(index, sample, chunk, logprobs or ())
         return [*self.start(), *objects]
 
     def flush(self) -> list[Json]:
@@ -210,23 +198,29 @@ class Encoder(Format):
         """Return ``start`` as Server-Sent Events in UTF-8; b"" the second time."""
         return self._events(self.start())
 
-    def step_bytes(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> bytes:
+    def step_bytes(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] | None = None,
+    ) -> bytes:
         """Return ``step`` as Server-Sent Events. See ``step``."""
         section, is_one = None, type(chunk) is Chunk
         if not is_one and isinstance(chunk, Chunk):
             section, is_one = chunk.section, len(chunk.split()) == 1
-        has_others = details and details.keys() != {"num_tokens"}
-        is_plain = is_one and chunk.finish_reason is None and not has_others
+        is_plain = is_one and chunk.finish_reason is None and not logprobs
         parts = self._templates.get((index, section))
         if parts is None or not is_plain:
-            data = self._events(self.step(chunk, index, **details))
+            objects = self.step(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
             if is_plain and chunk.text and self._has_templates:
                 self._templates[index, section] = self._template(index, section)
-            return data
+            return self._events(objects)
         sample = self._samples[index]
         # For all other chunks ``take`` would change nothing.
-        if details or chunk.token_ids or not sample.has_text:
-            sample.take(chunk, details.get("num_tokens"))
+        if num_tokens is not None or chunk.token_ids or not sample.has_text:
+            sample.take(chunk, num_tokens)
         return (chunk._json or json_of(chunk, string_bytes)).join(parts)
 
     def flush_bytes(self) -> bytes:
@@ -265,11 +259,18 @@ class Encoder(Format):
 class Response(Format):
     """The base class of responses that are sent when they are complete."""
 
-    def step(self, chunk: Chunk, index: int = 0, **details: Unpack[ChunkDetails]) -> None:
+    def step(
+        self,
+        chunk: Chunk,
+        index: int = 0,
+        *,
+        num_tokens: int | None = None,
+        logprobs: Sequence[PlacedLogprob] | None = None,
+    ) -> None:
         """Add ``chunk`` to the sample ``index``. See ``ChatCompletionEncoder.step``."""
-        sample, logprobs = self._taken(chunk, index, **details)
+        sample = self._taken(chunk, index, num_tokens)
         sample.parts += chunk.split()
-        sample.placed += logprobs
+        sample.placed += logprobs or ()
 
     def body(self) -> Json:
         """Return the object. If ``failed``, it is an error: send it with status 500.

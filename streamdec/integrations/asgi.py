@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from streamdec.core.stepping import decoder_behind
-from streamdec.integrations._format import ChunkDetails, Encoder
+from streamdec.integrations._format import Encoder
 from streamdec.integrations._starlette import Message, Receive, Response, Send
 from streamdec.integrations.logprobs import LogprobTracker
 from streamdec.integrations.sse import HEADERS
@@ -192,16 +192,16 @@ class _Sending:
         stream, step_bytes = self._streams[index], self._wire.step_bytes
         machine, decoder = stream.decoder, decoder_behind(stream.decoder)
         tracker = machine if isinstance(machine, LogprobTracker) else None
-        details: ChunkDetails = {}
+        num_tokens: int | None = None
         has_ended = False
         try:
             async for chunk in stream:
                 if chunk.finish_reason is not None:
                     has_ended = True
-                    details["num_tokens"] = getattr(decoder, "num_tokens", None)
-                if tracker is not None:
-                    details["logprobs"] = [] if stream.unread_text else tracker.take()
-                await self._send_data(step_bytes(chunk, index, **details))
+                    num_tokens = getattr(decoder, "num_tokens", None)
+                logprobs = None if tracker is None or stream.unread_text else tracker.take()
+                data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
+                await self._send_data(data)
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
