@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
+from tokenizers.processors import TemplateProcessing
 
 from streamdec import (
     Chunk,
@@ -242,6 +244,15 @@ def test_a_sequence_returns_the_completed_text_and_shows_specials(tokenizer: Moc
     assert sequence.append_text("a b") == "\ufffda b"
     assert sequence.text == "<s>你a b\ufffda b"
     assert {type(token_id) for token_id in sequence.token_ids} == {int}
+
+
+def test_append_text_adds_special_tokens_only_if_asked() -> None:
+    library = Tokenizer(models.WordLevel({"<s>": 0, "a": 1}, unk_token="<s>"))
+    library.post_processor = TemplateProcessing("<s> $0", special_tokens=[("<s>", 0)])
+    sequence = Sequence(HuggingFaceTokenizer(library))
+    sequence.append_text("a")
+    sequence.append_text("a", add_special_tokens=True)
+    assert [*sequence.token_ids] == [1, 0, 1]
 
 
 def test_truncate_far_from_the_beginning_equals_a_new_sequence(tokenizer: MockTokenizer) -> None:

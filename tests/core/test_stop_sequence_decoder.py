@@ -184,6 +184,13 @@ def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release()
     assert "".join(text for section, text in parts if section is None).strip() == "a"
 
 
+def test_a_stop_may_begin_after_a_run_that_was_released() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"<0x61>", b"<0xE4>", b"x"], (), SPACED.rules)
+    decoder = StopSequenceDecoder(tokenizer, stop=FFFD, **EXACT)
+    assert [decoder.step(0).text, decoder.step(0).text, decoder.release().text] == ["", "", "aa"]
+    assert decoder.feed([1, 2]) == Chunk("", "stop", FFFD)
+
+
 LETTERS = "ab<>\n é🦉"
 TOKENIZER = MockTokenizer.from_tokens([letter.encode() for letter in LETTERS])
 TEXTS = st.text(LETTERS, max_size=24)
