@@ -460,8 +460,9 @@ def test_a_number_of_tokens_at_a_clean_point_is_counted(spans: bool) -> None:
         assert [span.token_index for span in stream.take_spans()] == [*range(9)]
 
 
-def test_a_restored_stream_moves_its_clean_point_when_the_first_one_does() -> None:
-    decoder = StopSequenceDecoder(RAW, StopConditions("aab"))
+@pytest.mark.parametrize("stop", ["aab", "a" * 300 + "b"])
+def test_a_restored_stream_moves_its_clean_point_when_the_first_one_does(stop: str) -> None:
+    decoder = StopSequenceDecoder(RAW, StopConditions(stop))
     for _ in range(100):
         decoder.step(0)
         restored = StopSequenceDecoder.restore(RAW, decoder.snapshot())
