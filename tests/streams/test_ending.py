@@ -406,7 +406,8 @@ async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> N
 )
 async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reason: str) -> None:
     """A Chunk as a piece has the API's own finish reason."""
-    source = Engine(["Hi", Chunk(" you\nUs"), *end])
+    first: Any = Chunk(" you\nUs", "")  # type: ignore[arg-type]  # as some APIs send it
+    source = Engine(["Hi", first, *end])
     chunks = [chunk async for chunk in wrap(source, decoder())]
     assert "".join(chunk.text for chunk in chunks) == "Hi you\nUs" + "!" * bool(end)
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [reason]

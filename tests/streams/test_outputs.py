@@ -195,18 +195,20 @@ class Why(enum.Enum):
 
 
 class WhyNumber(enum.IntEnum):
-    LENGTH = 1
+    LENGTH = 0
+    NONE = 1
+    NOT_FINISHED = 2
 
 
 @pytest.mark.parametrize(
     ("word", "reason", "kept"),
     [
-        ("stop", "stop", "stop"),
-        ("length", "length", "length"),
         ("eos", "stop", "eos"),
-        ("tool_calls", "stop", "tool_calls"),
+        ("tool_use", "stop", "tool_use"),
+        ("repetition", "length", "repetition"),
+        ("model_context_window_exceeded", "length", "model_context_window_exceeded"),
         ("cancelled", "abort", "cancelled"),
-        ("content_filter", "content_filter", "content_filter"),
+        ("refusal", "content_filter", "refusal"),
         ("error: out of memory", "error", "error: out of memory"),
         ("STOP", "stop", "STOP"),
         (Why.STOP, "stop", "stop"),
@@ -230,7 +232,10 @@ def test_a_stop_reason_is_text_or_an_id_and_belongs_to_a_stop(word: Any, stop: A
     assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", word)]
 
 
-@pytest.mark.parametrize("word", [None, "", {}, {"type": None}, {"type": ""}])
+NOT_ENDED = [None, "", {}, {"type": None}, {"type": ""}, 0, False, "null", *[*WhyNumber][1:]]
+
+
+@pytest.mark.parametrize("word", [*NOT_ENDED, "FINISH_REASON_UNSPECIFIED"])
 def test_an_empty_finish_reason_does_not_end_a_stream(word: Any) -> None:
     outputs = [{"token_ids": [0], "finish_reason": word}, {"token_ids": [1]}]
     chunks = iter_chunks(outputs, TOKENIZER)
