@@ -309,7 +309,7 @@ class PieceReader(OutputReader):
             return (output.text,), *_finish_in(_fields_of(output))
         raise SourceError(
             "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
-            f"not {output!r:.200}"
+            f"not {_kind_of(output):.200}"
         )
 
 
