@@ -163,9 +163,9 @@ class _Choices(Format):
             "total_tokens": self._prompt_tokens + completion_tokens,
         }
 
-    @abstractmethod
     def _content(self, parts: Sequence[Chunk]) -> Json:
-        """Return the fields of a choice that have the text."""
+        """Return the fields of a choice that have the text. These are a completion's."""
+        return {"text": "".join(each.text for each in parts)}
 
     @abstractmethod
     def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
@@ -269,9 +269,6 @@ class CompletionEncoder(_Stream):
     _object = "text_completion"
     _logprobs = staticmethod(completion_logprobs)
 
-    def _content(self, parts: Sequence[Chunk]) -> Json:
-        return {"text": parts[0].text}
-
 
 # --- whole ----------------------------------------------------------------------------------------
 
@@ -330,6 +327,3 @@ class CompletionResponse(_Whole):
 
     _object = "text_completion"
     _logprobs = staticmethod(completion_logprobs)
-
-    def _content(self, parts: Sequence[Chunk]) -> Json:
-        return {"text": "".join(each.text for each in parts)}
