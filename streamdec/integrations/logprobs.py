@@ -76,7 +76,7 @@ class PlacedLogprob(NamedTuple):
     token: str
     """As for Alternative."""
     data: bytes
-    """The bytes that it gave. The bytes of all tokens, joined, are the text as UTF-8."""
+    """The bytes that it gave. Those of all tokens, joined and decoded, are the text."""
     logprob: float
     """The natural logarithm of its probability, at least LEAST_LOGPROB."""
     text_offset: int
