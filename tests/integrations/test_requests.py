@@ -66,7 +66,6 @@ NEUTRAL: dict[str, Any] = {
         ),
         (from_openai, {"stop": ["b", "a", "b"]}, {"stop": ["a", "b"]}),
         (from_openai, {"max_output_tokens": 5}, {"max_tokens": 5}),
-        (from_openai, {"max_tokens": 9, "max_completion_tokens": None}, {"max_tokens": 9}),
         (
             from_vllm,
             {
