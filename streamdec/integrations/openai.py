@@ -190,7 +190,7 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
-        if last.text and chunk.finish_reason is not None:
+        if last.text and chunk.finish_reason not in {None, *FAILURES}:
             # As in OpenAI's API: some clients drop the text of an object with a finish_reason.
             objects.append(self._with_choice(index, Sample(), last, logprobs))
             last, logprobs = Chunk("", chunk.finish_reason), ()
