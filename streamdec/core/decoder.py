@@ -105,8 +105,8 @@ class TokenDecoder:
         """Begin in these states, which a prompt led to."""
         if spans and not self._table.has_spans:
             raise ValueError(
-                "spans=True needs text whose bytes can be told apart by token: the bytes route, "
-                "without clean-up or replacements of the finished text"
+                "spans and log probabilities need the bytes route, and no clean-up or replacements "
+                "of the text; most SentencePiece models have replacements: load a tokenizer.json"
             )
         self._spans = SpanLog() if spans else None
         self._limit = min(self._stops.conditions.max_tokens or MOST_COUNTED, MOST_COUNTED)

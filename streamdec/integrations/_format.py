@@ -241,9 +241,9 @@ class Encoder(Format):
     def _events(self, objects: Sequence[Json]) -> bytes:
         return b"".join(event(json_bytes(each)) for each in objects)
 
-    @abstractmethod
     def _beginning(self) -> list[Json]:
         """Return the objects before any text."""
+        return []
 
     @abstractmethod
     def _ending(self) -> list[Json]:

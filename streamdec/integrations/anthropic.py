@@ -27,7 +27,6 @@ from streamdec.integrations.sse import event
 
 __all__ = ["FAILED", "MessageEncoder", "MessageResponse", "error_body"]
 
-
 _WORDS: dict[FinishReason | None, str] = {
     "stop": "end_turn",  # an end-of-sequence id, a stop id, or a stop of the server
     "length": "max_tokens",

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any
 
 import anyio
@@ -86,20 +87,24 @@ def chat_route(
     # Raises the errors of wrong options now, not at each request.
     stream((), tokenizer, conditions=ours, prompt_token_ids=(), **options)
     known = {**_KNOWN, **dict.fromkeys(supported, object)}
+    has_markers = ignore_stops_between or options.get("sections")
 
-    def prompt_of(body: dict[str, Any]) -> list[int]:
+    def prompts_of(body: dict[str, Any]) -> tuple[list[int], list[int]]:
+        """Return the ids of the prompt, and those after the messages, where markers count."""
         given = {"tools": body.get("tools"), "template_kwargs": body.get("chat_template_kwargs")}
-        found: list[int] = tokenizer.apply_chat_template(
-            body["messages"], tokenize=True, openai=True, add_generation_prompt=True, **given
-        )
-        return found
+        given |= {"messages": body["messages"], "tokenize": True, "openai": True}
+        ids: list[int] = tokenizer.apply_chat_template(add_generation_prompt=True, **given)
+        if not has_markers:
+            return ids, ids
+        before: list[int] = tokenizer.apply_chat_template(add_generation_prompt=False, **given)
+        return ids, ids[len(commonprefix([ids, before])) :] or ids[-1:]  # noqa: RUF071 (ids)
 
     async def chat(request: Request) -> Response:
         try:
             body = await _body(request, max_body, known)
             asked = from_openai(body, max_stop_length=256, max_total_length=4_096)
             conditions = replace(ours, stop=asked.stop, max_tokens=asked.max_tokens or max_tokens)
-            prompt = await anyio.to_thread.run_sync(prompt_of, body)  # it may take long
+            prompt, end = await anyio.to_thread.run_sync(prompts_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
         except ClientDisconnect:
@@ -117,7 +122,7 @@ def chat_route(
                 engine(prompt, body),
                 tokenizer,
                 conditions=conditions,
-                prompt_token_ids=prompt,
+                prompt_token_ids=end,
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
             if body.get("stream"):

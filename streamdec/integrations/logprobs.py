@@ -76,7 +76,7 @@ class PlacedLogprob(NamedTuple):
     token: str
     """As for Alternative."""
     data: bytes
-    """The bytes that it gave. The bytes of all tokens, joined, are the text as UTF-8."""
+    """The bytes that it gave. Those of all tokens, joined and decoded, are the text."""
     logprob: float
     """The natural logarithm of its probability, at least LEAST_LOGPROB."""
     text_offset: int
@@ -103,8 +103,8 @@ class LogprobTracker:
         decoder: a StopSequenceDecoder that was not stepped yet, or a tracer of one.
         prompt_token_ids: the prompt of the decoder.
 
-    Raises TypeError for another decoder; ValueError for a decoder that was stepped, on the windowed
-    route, and for text that is cleaned up.
+    Raises TypeError for another decoder; ValueError for a decoder that was stepped, for another
+    number of prompt tokens, on the windowed route, and for text that is cleaned up.
 
     >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
     >>> from streamdec.integrations.logprobs import LogprobTracker, TokenLogprob
@@ -126,14 +126,16 @@ class LogprobTracker:
         machine: Any = decoder_behind(decoder)
         if not isinstance(machine, StopSequenceDecoder):
             raise TypeError(f"decoder must be a StopSequenceDecoder, not {decoder!r:.80}")
-        if machine.num_tokens or machine.finished:
+        prompt = [*prompt_token_ids]
+        if machine.num_tokens or machine.finished or machine.num_prompt_tokens != len(prompt):
             raise ValueError(
-                f"make a LogprobTracker before the first step, not for {machine!r:.80}"
+                "make a LogprobTracker before the first step, with the prompt_token_ids of the "
+                f"decoder, not for {machine!r:.80}"
             )
         self.decoder = machine
         """The decoder itself."""
         self._stepped: Any = decoder
-        self._places = _Places(machine.tokenizer, [*prompt_token_ids], machine.options)
+        self._places = _Places(machine.tokenizer, prompt, machine.options)
         self._waiting: deque[TokenLogprob] = deque()
         self._given = 0
 
@@ -203,8 +205,6 @@ class LogprobTracker:
         if self.decoder.finished:
             return self.decoder.flush(finish_reason)
         return self._noted(self._stepped.flush(finish_reason))
-
-    # --- of the decoder
 
     tokenizer: Decoder
     """The decoder's tokenizer."""

@@ -163,9 +163,9 @@ class _Choices(Format):
             "total_tokens": self._prompt_tokens + completion_tokens,
         }
 
-    @abstractmethod
     def _content(self, parts: Sequence[Chunk]) -> Json:
-        """Return the fields of a choice that have the text."""
+        """Return the fields of a choice that have the text. These are a completion's."""
+        return {"text": "".join(each.text for each in parts)}
 
     @abstractmethod
     def _logprobs(self, logprobs: Sequence[PlacedLogprob]) -> Json: ...
@@ -180,9 +180,6 @@ class _Stream(_Choices, Encoder):
     keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
     _done = DONE
 
-    def _beginning(self) -> list[Json]:
-        return []
-
     def _ending(self) -> list[Json]:
         if not self._has_usage:
             return []
@@ -193,21 +190,24 @@ class _Stream(_Choices, Encoder):
     ) -> list[Json]:
         *others, last = chunk.split()
         objects = [self._with_choice(index, Sample(), part) for part in others]
+        if last.text and chunk.finish_reason not in {None, *FAILURES}:
+            # As in OpenAI's API: some clients drop the text of an object with a finish_reason.
+            objects.append(self._with_choice(index, Sample(), last, logprobs))
+            last, logprobs = Chunk("", chunk.finish_reason), ()
         return [*objects, self._with_choice(index, sample, last, logprobs)]
 
     def _with_choice(
         self, index: int, sample: Sample, part: Chunk, logprobs: Sequence[PlacedLogprob] = ()
     ) -> Json:
-        choice = self._choice(index, sample, [part], logprobs)
-        answer: Json = {**self._fields, "choices": [choice]}
-        return {**answer, "usage": None} if self._has_usage else answer
+        usage = {"usage": None} if self._has_usage else {}
+        return {**self._fields, "choices": [self._choice(index, sample, [part], logprobs)], **usage}
 
 
 class ChatCompletionEncoder(_Stream):
     r"""Encodes a streamed chat completion: ``chat.completion.chunk`` objects.
 
-    The first object of each sample has the role, and the last has the finish_reason. The usage, if
-    the client asked for it, and ``[DONE]`` follow.
+    The first object of each sample has the role, and the last has the finish_reason and no text.
+    The usage, if the client asked for it, and ``[DONE]`` follow.
 
     Args:
         response_id: its ``id``, which the caller makes: ``"chatcmpl-..."``.
@@ -269,9 +269,6 @@ class CompletionEncoder(_Stream):
     _object = "text_completion"
     _logprobs = staticmethod(completion_logprobs)
 
-    def _content(self, parts: Sequence[Chunk]) -> Json:
-        return {"text": parts[0].text}
-
 
 # --- whole ----------------------------------------------------------------------------------------
 
@@ -330,6 +327,3 @@ class CompletionResponse(_Whole):
 
     _object = "text_completion"
     _logprobs = staticmethod(completion_logprobs)
-
-    def _content(self, parts: Sequence[Chunk]) -> Json:
-        return {"text": "".join(each.text for each in parts)}

@@ -26,7 +26,7 @@ class Dialect(NamedTuple):
     """Its keys, and the argument of StopConditions for each."""
 
 
-_LIMITS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens"}
+_LIMITS = dict.fromkeys(("max_completion_tokens", "max_output_tokens", "max_tokens"), "max_tokens")
 _SAME = {each: each for each in ("stop", "stop_token_ids", "ignore_eos", "min_tokens")}
 _VISIBLE = "include_stop_str_in_output"
 
@@ -46,6 +46,8 @@ SGLANG = Dialect(
 
 ADVICE: Mapping[str, str] = {
     "sampling_params": "the stops are inside it; pass request['sampling_params']",
+    "parameters": "the stops are inside it; pass request['parameters']",
+    "options": "the stops are inside it; pass request['options']",
     "extra_body": "the client sends its keys in the request itself; merge them into it",
     "repetition_detection": "leave it out, and flush() the stream when the engine ends it",
 }
@@ -56,8 +58,8 @@ STRANGERS = frozenset({
     "ignore_stops_between", "starts_inside", "eos_token_ids", "max_match_length",
     "visible_stop", "visible_stop_token_ids",
     # of other libraries
-    "eos_token_id", "max_length", "max_output_tokens", "max_token", "min_length", "min_token",
-    "use_beam_search",
+    "eos_token_id", "max_length", "max_token", "min_length", "min_token", "n_predict",
+    "num_predict", "use_beam_search",
 }).union(OPENAI.keys, VLLM.keys, SGLANG.keys)  # fmt: skip
 """Keys that end a stream in some API. Each key that begins with "stop" may do so, too."""
 
@@ -91,9 +93,9 @@ class FurtherConditions(TypedDict, total=False):
 def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]) -> StopConditions:
     """Return the conditions of a request to any of OpenAI's APIs that generate text.
 
-    ``request`` is its body as a dict, or what an object's ``model_dump()`` returns. It may have any
-    number of stops. ``max_completion_tokens`` takes precedence over ``max_tokens``. ``further`` are
-    other conditions; see FurtherConditions.
+    ``request`` is its body as a dict, or what an object's ``model_dump()`` returns.
+    ``max_completion_tokens`` takes precedence over ``max_tokens``. ``further`` are other
+    conditions; see FurtherConditions.
 
     Raises TypeError if ``request`` is not a mapping or ``further`` has an argument that is read
     from the request; ValueError for a key that ends a stream and is not supported, for keys that

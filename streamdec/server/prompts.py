@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from os.path import commonprefix
 from typing import Any
 
@@ -46,13 +47,15 @@ class Prompts:
         """Return the ids of a conversation, the markers, and whether it ends in them.
 
         The answer then begins between the first pair. Only what the template adds after the
-        messages decides this. A marker that a user wrote does not.
+        messages decides this, or the message that the answer continues. A marker that a user wrote
+        does not.
         """
         text = self._rendered(chat, for_answer=True)
         ids = self._encoded(text, "messages", add_special_tokens=False)
         if not markers:
             return ids, (), False
-        before = self._rendered(chat, for_answer=False)
+        shorter = replace(chat, messages=chat.messages[:-1]) if chat.continues else chat
+        before = self._rendered(shorter, for_answer=False) if shorter.messages else ""
         added = text[len(commonprefix([before, text])) :]  # noqa: RUF071 (letters, not paths)
         for pair in markers:
             if added.rfind(pair[0]) > added.rfind(pair[1]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
-from typing import Any, SupportsIndex, cast, get_args
+from typing import Any, SupportsIndex, cast
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import as_sequence
@@ -14,19 +14,18 @@ from streamdec.errors import SourceError, warn
 from streamdec.mistakes import hint
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 
-ENDINGS: Mapping[str, FinishReason] = MappingProxyType(
-    {
-        **{reason: reason for reason in get_args(FinishReason)},
-        "eos": "stop",
-        "eos_token": "stop",
-        "end_turn": "stop",
-        "stop_sequence": "stop",
-        "tool_calls": "stop",
-        "max_tokens": "length",
-    }
-)
-"""Finish reasons of engines, and ours. Any other finish reason (cancelled, timeout) is an abort,
-because neither the model nor the limit ended the stream."""
+ENDINGS: Mapping[FinishReason, Sequence[str]] = MappingProxyType({
+    "stop": (
+        "stop", "eos", "eos_token", "end_id", "stop_words", "end_turn", "stop_sequence",
+        "tool_calls", "tool_use", "function_call",
+    ),
+    "length": ("length", "max_tokens", "model_context_window_exceeded", "repetition"),
+    "content_filter": ("content_filter", "refusal"),
+    "error": ("error",),
+})  # fmt: skip
+"""The words of engines and APIs for each reason. Others (cancelled, timeout) are an abort."""
+NOT_ENDED = {"", "0", "false", "none", "null", "not_finished", "finish_reason_unspecified"}
+"""What engines without a None for this field have in it while they generate."""
 
 MAX_COMPARED = 8
 """The number of ids at the end of a cumulative output that are compared with the next output."""
@@ -39,7 +38,8 @@ Parts = tuple[Sequence[Any], str | None, str | int | None]
 
 def ending(word: str) -> FinishReason:
     """Return the FinishReason for an engine's ``word``, or for ``word: message``."""
-    return ENDINGS.get(word.partition(":")[0].strip().lower(), "abort")
+    word = word.partition(":")[0].strip().lower()
+    return next((reason for reason, words in ENDINGS.items() if word in words), "abort")
 
 
 def is_plain(value: object) -> bool:
@@ -306,10 +306,10 @@ class PieceReader(OutputReader):
         if isinstance(output, str):
             return (output,), None, None
         if isinstance(output, Chunk):
-            return (output.text,), output.finish_reason, output.stop_reason
+            return (output.text,), *_finish_in(_fields_of(output))
         raise SourceError(
             "a stream on a TextStopDecoder reads pieces of text (strings, None or Chunks), "
-            f"not {output!r:.200}"
+            f"not {_kind_of(output):.200}"
         )
 
 
@@ -340,15 +340,15 @@ def _finish_in(get: Get) -> tuple[str | None, str | int | None]:
     reason, stop = get("finish_reason", None), None
     if reason is None:
         reason = _fields_of(get("meta_info", None))("finish_reason", None)
-    if reason is not None and reason != "":  # protobuf has no None
+    if reason is not None:
         stop = get("stop_reason", None)
     if isinstance(reason, Mapping):  # SGLang: {"type": reason}; Dynamo: {"error": message}
         stop = reason.get("matched", stop)
         named = (f"{word}: {message}" for word, message in reason.items())
         reason = reason.get("type", next(named, None))
-    if reason is None or reason == "":
-        return None, None
-    if not isinstance(reason, str):  # an Enum
+    if reason is not None and not isinstance(reason, str):  # an Enum
         value = getattr(reason, "value", reason)
         reason = value if isinstance(value, str) else getattr(reason, "name", str(reason)).lower()
+    if reason is None or reason.lower() in NOT_ENDED:
+        return None, None
     return reason, stop if isinstance(stop, (str, int)) and not isinstance(stop, bool) else None

@@ -295,7 +295,7 @@ NO_SPANS = subject("regex_after_fuse").tokenizer
         ({"logprobs": [[0.0]] * 2}, ValueError, "logprobs of row 0 has 1 values for 2 ids"),
         ({"logprobs": [None, None]}, ValueError, "logprobs of row 0 has None for 2 ids"),
         ({"prompt_token_ids": [[0]]}, ValueError, "prompt_token_ids has 1 rows"),
-        ({"tokenizer": NO_SPANS, "spans": True}, ValueError, "spans=True needs text whose bytes"),
+        ({"tokenizer": NO_SPANS, "spans": True}, ValueError, "spans and log probabilities need"),
     ],
     ids=range(17),
 )

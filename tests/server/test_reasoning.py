@@ -97,7 +97,7 @@ def test_a_message(client: TestClient) -> None:
     ],
 )
 @pytest.mark.parametrize("asked", ["Hi", "What is <think>?", "</think>"])
-def test_only_the_template_says_where_the_answer_begins(
+def test_the_template_or_the_continued_message_says_where_the_answer_begins(
     tmp_path: Any, added: str, answer: str, parts: tuple[str, str], asked: str
 ) -> None:
     """A marker in the message of a user does not."""
@@ -110,9 +110,13 @@ def test_only_the_template_says_where_the_answer_begins(
 
     app = create_app(tokenizer, engine, reasoning_markers=[THINK, ("<plan>", "</plan>")])
     with TestClient(app) as client:
-        body = {"messages": [{"role": "user", "content": asked}], "stop": "STOP"}
+        body: Any = {"messages": [{"role": "user", "content": asked}], "stop": "STOP"}
         message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+        turns = [*body["messages"], {"role": "assistant", "content": added}]
+        body = {"messages": turns, "stop_sequences": ["STOP"], "max_tokens": 99}
+        blocks = client.post("/v1/messages", json=body).json()["content"]
     assert (message.get("reasoning", ""), message["content"]) == parts
+    assert [each[each["type"]] for each in blocks] == [each for each in parts if each]
 
 
 def test_the_reasoning_that_clients_send_back_reaches_the_template(tmp_path: Any) -> None:

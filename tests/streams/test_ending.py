@@ -406,7 +406,8 @@ async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> N
 )
 async def test_the_end_of_the_source_is_the_end_of_the_text(end: list[Any], reason: str) -> None:
     """A Chunk as a piece has the API's own finish reason."""
-    source = Engine(["Hi", Chunk(" you\nUs"), *end])
+    first: Any = Chunk(" you\nUs", "")  # type: ignore[arg-type]  # as some APIs send it
+    source = Engine(["Hi", first, *end])
     chunks = [chunk async for chunk in wrap(source, decoder())]
     assert "".join(chunk.text for chunk in chunks) == "Hi you\nUs" + "!" * bool(end)
     assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == [reason]
@@ -426,9 +427,9 @@ async def test_an_error_of_the_source_comes_after_its_text_and_the_rest_can_be_c
     assert "".join(chunk.text for chunk in chunks) == "\nUsual"
 
 
-@pytest.mark.parametrize("piece", [7, [1, 2], b"Hi", {"text": "Hi"}])
+@pytest.mark.parametrize("piece", [7, ["secret"], b"secret", {"text": "secret"}])
 async def test_a_piece_that_is_not_text_raises(piece: Any) -> None:
     texts: list[str] = []
-    with pytest.raises(SourceError, match=r"pieces of text .*, not"):
+    with pytest.raises(SourceError, match=r"pieces of text .*, not (7$|a (?!.*secret))"):
         await put_into(texts, wrap(Engine(["Hi", piece]), decoder()))
     assert texts == ["Hi"]

@@ -192,25 +192,23 @@ def test_text_that_the_engines_end_releases_may_be_a_stop() -> None:
 
 class Why(enum.Enum):
     STOP = "stop"
-
-
-class WhyNumber(enum.IntEnum):
-    LENGTH = 1
+    LENGTH = 0
+    NONE = 1
+    NOT_FINISHED = 2
 
 
 @pytest.mark.parametrize(
     ("word", "reason", "kept"),
     [
-        ("stop", "stop", "stop"),
-        ("length", "length", "length"),
         ("eos", "stop", "eos"),
-        ("tool_calls", "stop", "tool_calls"),
+        ("tool_use", "stop", "tool_use"),
+        ("repetition", "length", "repetition"),
         ("cancelled", "abort", "cancelled"),
-        ("content_filter", "content_filter", "content_filter"),
+        ("refusal", "content_filter", "refusal"),
         ("error: out of memory", "error", "error: out of memory"),
         ("STOP", "stop", "STOP"),
         (Why.STOP, "stop", "stop"),
-        (WhyNumber.LENGTH, "length", "length"),
+        (Why.LENGTH, "length", "length"),
         ({"type": "length", "length": 9}, "length", "length"),
         ({"type": "abort", "message": "gone"}, "abort", "abort"),
         ({"error": "out of memory"}, "error", "error: out of memory"),
@@ -230,7 +228,9 @@ def test_a_stop_reason_is_text_or_an_id_and_belongs_to_a_stop(word: Any, stop: A
     assert [*iter_chunks([output], TOKENIZER)] == [Chunk("", word)]
 
 
-@pytest.mark.parametrize("word", [None, "", {}, {"type": None}, {"type": ""}])
+@pytest.mark.parametrize(
+    "word", [None, "", {}, {"type": None}, {"type": ""}, 0, False, Why.NONE, Why.NOT_FINISHED]
+)
 def test_an_empty_finish_reason_does_not_end_a_stream(word: Any) -> None:
     outputs = [{"token_ids": [0], "finish_reason": word}, {"token_ids": [1]}]
     chunks = iter_chunks(outputs, TOKENIZER)

@@ -179,7 +179,8 @@ def test_a_route_has_the_markers_and_the_end_of_the_model(begins: str, options: 
     think = ("<think>", "</think>")
     model = {"ignore_stops_between": think, "eos_token_ids": TOKENIZER.encode("!").ids, **options}
     engine = says(f"{begins}Hm\n1</think>Hi! And")
-    answer = answered(engine, {"stop": "\n"}, sections={"reasoning": think}, **model).json()
+    asked = {"stop": "\n", "messages": [{"role": "user", "content": "What is <think>?"}]}
+    answer = answered(engine, asked, sections={"reasoning": think}, **model).json()
     message = answer["choices"][0]["message"]
     assert (message["reasoning"], message["content"]) == ("Hm\n1", "Hi")
 

@@ -70,7 +70,8 @@ def test_the_objects_of_a_chat() -> None:
     choices = [
         {**plain, "delta": {"role": "assistant", "content": ""}},
         {**plain, "delta": {"content": "Hello"}},
-        {**plain, "delta": {"content": " world"}, **end},
+        {**plain, "delta": {"content": " world"}},
+        {**plain, "delta": {}, **end},
     ]
     assert found == [{**head, "choices": [each], "usage": None} for each in choices]
     usage = {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
@@ -88,7 +89,7 @@ def test_the_objects_of_a_chat() -> None:
 
 def test_the_objects_of_a_completion() -> None:
     wire, whole = openai.CompletionEncoder(**HEAD), openai.CompletionResponse(**HEAD)
-    found = wire.step(Chunk("Hello"), logprobs=LOGPROBS) + wire.step(Chunk("", "length"))
+    found = wire.step(Chunk("Hello", "length"), logprobs=LOGPROBS)
     whole.step(Chunk("Hello", "length"), logprobs=LOGPROBS)
     head = {"id": "r", "object": "text_completion", "created": 0, "model": "m"}
     logprobs = {
@@ -181,6 +182,7 @@ def read_openai(objects: list[Any], n: int) -> Read:
             index = choice["index"]
             assert ends[index] is None, "nothing follows the end of a sample"
             ends[index] = choice["finish_reason"]
+            assert ends[index] is None or not choice.get("delta"), "clients drop such text"
             token_ids[index] += choice.get("token_ids", [])
             new = choice.get("delta", choice.get("message", {"content": choice.get("text")}))
             assert new.get("reasoning") == new.get("reasoning_content")
@@ -261,6 +263,7 @@ def test_each_finish_reason_has_its_word(name: str, reason: FinishReason) -> Non
     [[Chunk(), *chunks_of([0, 1])[:-1], Chunk(), Chunk("", "stop")]], "message", (), (False, False)
 )
 @example([[Chunk("", "abort", token_ids=(9,))]], "chat", (), (True, False))
+@example([[Chunk("x", "length", token_ids=(9,))]], "chat", LOGPROBS, (True, True))
 def test_clients_read_the_text_and_the_end_of_each_sample(
     answer: list[list[Chunk]], name: str, logprobs: Any, flags: tuple[bool, bool]
 ) -> None:
@@ -352,7 +355,7 @@ def test_a_usage_needs_counts_and_a_rejected_call_changes_nothing() -> None:
         found: Any = wire.step(Chunk("a", "stop"), num_tokens=1)
         if isinstance(wire, openai.ChatCompletionEncoder):
             roles = [each["choices"][0]["delta"].get("role") for each in found]
-            assert roles == ["assistant", None]
+            assert roles == ["assistant", None, None]
     with pytest.raises(ValueError, match="prompt_tokens"):
         openai.ChatCompletionEncoder(**HEAD, include_usage=True)
 

@@ -175,8 +175,9 @@ def test_missing_and_wrong_log_probabilities_are_named() -> None:
             tracker.put([TokenLogprob(65, wrong)])
         with pytest.raises(ValueError, match=r"NaN or \+infinity"):
             tracker.put([TokenLogprob(65, -1.0, {66: wrong})])
-    with pytest.raises(ValueError, match="make a LogprobTracker before the first step"):
-        LogprobTracker(tracker.decoder)
+    for decoder in (tracker.decoder, StopSequenceDecoder(TOKENIZER, prompt_token_ids=[65])):
+        with pytest.raises(ValueError, match="before the first step, with the prompt_token_ids"):
+            LogprobTracker(decoder)
     with pytest.raises(TypeError, match="StopSequenceDecoder"):
         LogprobTracker(DecodeStream(TOKENIZER))
 
