@@ -62,7 +62,7 @@ _OF_A_TEXT = "tokenizer.encode(text).ids returns the ids of a text"
 _HINTS: Final[dict[str, tuple[tuple[Callable[[Any], bool], str], ...]]] = {
     "source": (
         (_has("__await__"), "await it, and pass its result"),
-        (_has("get", "put"), "write iter(queue.get, None), or use a TokenQueue"),
+        (_has("get", "put"), "use a TokenQueue, or iter(queue.get, None) for a queue.Queue"),
         (_has("__aiter__"), "use stream() or wrap()"),
         (callable, "call it, and pass its result"),
     ),
@@ -81,7 +81,7 @@ _HINTS: Final[dict[str, tuple[tuple[Callable[[Any], bool], str], ...]]] = {
     "rows": ((_is_list, "pass one row, such as array[0]"),),
     "id": (
         (_is_a(str), _OF_A_TEXT),
-        (_is_list, "pass several ids as one flat list, such as decoder.feed([12, 13])"),
+        (_is_list, "pass several ids as one flat list, such as [12, 13]"),
     ),
     "snapshot": ((_is_a(str, bytes), "write json.loads(snapshot)"),),
 }

@@ -185,7 +185,7 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
         (opened(source=to_be_awaited), "call it, and pass its result"),
         (read(engine()), "use stream() or wrap()"),
         (lambda: stream(asyncio.Queue(), TOKENIZER), "or use a TokenQueue"),
-        (read(queue.Queue()), "write iter(queue.get, None)"),
+        (read(queue.Queue()), "use a TokenQueue, or iter(queue.get, None) for"),
         *(
             (opened(source=source), "iterable of outputs, not")
             for source in ("text", b"bytes", {"token_ids": [1]}, {1, 2}, 5, None)
