@@ -108,6 +108,17 @@ def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -
     assert copy.encode("hello").ids == ours.encode("hello").ids
 
 
+def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> None:
+    """transformers encodes such a part as None."""
+    pytest.importorskip("transformers")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
+    write_json(tmp_path / "vocab.json", {"<pad>": 0, "|": 1, "a": 2})
+    ours = load_tokenizer(tmp_path)
+    assert ours.encode("a a").ids == (2, 1, 2)
+    with pytest.raises(EncodeError, match="no unknown token"):
+        ours.encode("a b")
+
+
 def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write(tmp_path, "GPT2Tokenizer")
