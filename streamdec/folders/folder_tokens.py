@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.class_pipelines import Pipeline, pipeline_of
-from streamdec.folders.tokenizer_class import Chosen, auto_map_of, choose_class
+from streamdec.folders.tokenizer_class import GENERIC, Chosen, auto_map_of, choose_class
 from streamdec.folders.tokenizer_config import (
     ADDED_TOKENS,
     CONFIG,
@@ -303,8 +303,9 @@ def _text(token: TextOrToken) -> str:
 
 
 def has_config(folder: Path) -> bool:
-    """Return whether ``folder`` has a file that says something about tokens."""
-    return any((folder / name).is_file() for name in (CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS))
+    """Return whether files in ``folder`` say something about tokens, or name their class."""
+    tokens = read_folder(folder)
+    return bool(tokens.files or tokens.chosen.unknown) or tokens.chosen.name != GENERIC
 
 
 def read_folder(

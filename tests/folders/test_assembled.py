@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
 from tests.support.files import sentencepiece, write_json
+from tests.support.made_folders import without_transformers
 
 pytest.importorskip("sentencepiece")
 
@@ -71,6 +72,19 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == "hello<tool> world"
     around = tokenizer.encode("hello", add_special_tokens=True).ids
     assert around == (tokenizer.token_to_id("<s>"), *tokenizer.encode("hello").ids, size)
+
+
+@pytest.mark.parametrize("name", ["model_type", "tokenizer_class"])
+def test_a_class_that_only_the_models_config_names_is_followed(name: str, tmp_path: Path) -> None:
+    """The ids of XLM-R are not those of its model file."""
+    (tmp_path / "tokenizer.model").write_bytes(_MODEL)
+    named = {"model_type": "xlm-roberta", "tokenizer_class": "XLMRobertaTokenizer"}
+    write_json(tmp_path / "config.json", {name: named[name]})
+    with (
+        without_transformers(),
+        pytest.raises(MissingExtraError, match="the class XLMRobertaTokenizer makes its tokenizer"),
+    ):
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -6,6 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -128,13 +129,19 @@ def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     assert str(tmp_path) in str(error.value)
 
 
-def test_a_class_that_is_no_tokenizer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+METHODS = {"get_vocab": dict, "added_tokens_decoder": lambda _: None}
+
+
+@pytest.mark.parametrize(
+    ("name", "members"), [("RagTokenizer", {}), ("MistralCommonBackend", METHODS)]
+)
+def test_a_class_that_does_not_list_its_tokens_is_named(
+    name: str, members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As RagTokenizer, which has two tokenizers."""
-    pair = type("RagTokenizer", (), {})
-    auto = SimpleNamespace(from_pretrained=lambda *_, **__: pair())
+    """RagTokenizer has two tokenizers, and the other cannot say which tokens were added."""
+    kind = type(name, (), members)
+    auto = SimpleNamespace(from_pretrained=lambda *_, **__: kind())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
-    write_folder(tmp_path, "RagTokenizer", "tokenizer.json", "Unigram")
-    with pytest.raises(TokenizerLoadError, match="makes a RagTokenizer, which has no vocabulary"):
+    write_folder(tmp_path, name, "tokenizer.json", "Unigram")
+    with pytest.raises(TokenizerLoadError, match=f"makes a {name}, which does not list its tokens"):
         load_tokenizer(tmp_path)
