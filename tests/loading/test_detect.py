@@ -82,6 +82,10 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     [
         ({f"{i}.gguf": b"" for i in range(7)}, "with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2"),
         ({"model.safetensors": b""}, "a folder with model.safetensors but no tokenizer.json"),
+        (
+            {"vocab.txt": b"a\n", "tokenizer_config.json": b'{"tokenizer_class": "NobodyKnows"}'},
+            'name the class that reads the vocabulary in tokenizer_config.json, such as "tokenizer',
+        ),
         ({}, "a folder with no tokenizer.json (download the tokenizer files; if"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),
         ({"q4.gguf": gguf([]), "q8.gguf": gguf([])}, "several tokenizer files: q4.gguf, q8.gguf; "),
