@@ -87,6 +87,32 @@ def test_a_class_that_only_the_models_config_names_is_followed(name: str, tmp_pa
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("config", "skipped", "has_other"),
+    [
+        ({}, True, False),
+        ({"additional_special_tokens": []}, False, False),
+        ({"additional_special_tokens": None}, False, False),
+        ({"additional_special_tokens": ["<x>"]}, False, True),
+        ({"extra_special_tokens": {}}, True, False),
+        (
+            {"extra_special_tokens": {"x_token": "<y>"}, "additional_special_tokens": ["<x>"]},
+            True,
+            False,
+        ),
+    ],
+)
+def test_a_list_of_extra_tokens_stands_for_the_control_pieces(
+    config: dict[str, Any], skipped: bool, has_other: bool, tmp_path: Path
+) -> None:
+    """As in transformers 5.24, an empty list also does, and a dict replaces neither."""
+    tokenizer = load_tokenizer(folder_of(tmp_path, **config), fast="off")
+    control = tokenizer.token_to_id("[INST]")
+    assert control is not None
+    assert tokenizer.decode([control]) == ("" if skipped else "[INST]")
+    assert (tokenizer.token_to_id("<x>") is not None) == has_other
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_declared_token_replaces_a_piece_of_a_bpe_model(kind: str, tmp_path: Path) -> None:
     model = sentencepiece(vocab_size=60, model_type=kind)
