@@ -110,7 +110,7 @@ def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -
 
 
 def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> None:
-    """transformers encodes such a part as None."""
+    """Its id is None in transformers."""
     pytest.importorskip("transformers")
     write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
     write_json(tmp_path / "vocab.json", {"<pad>": 0, "|": 1, "a": 2})
