@@ -175,8 +175,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
 
 
 @pytest.mark.usefixtures("known")
-def test_one_rank_file_serves_three_encodings(tmp_path: Path) -> None:
-    (tmp_path / "ranks").write_bytes(rank_file())
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])  # git can change how lines end
+def test_one_rank_file_serves_three_encodings(end: bytes, tmp_path: Path) -> None:
+    (tmp_path / "ranks").write_bytes(rank_file().replace(b"\n", end))
     assert TiktokenTokenizer(tmp_path / "ranks").special_tokens.all == ("<a>", "<b>", "<a> b")
     assert TiktokenTokenizer(tmp_path / "ranks", encoding="edit").vocab_size == 301
     part = TiktokenTokenizer(tmp_path / "ranks", encoding="part")
@@ -270,7 +271,8 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
     ):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
     (tmp_path / "known.tiktoken").write_bytes(rank_file())
-    assert TiktokenTokenizer(tmp_path / "known.tiktoken").encoding_name == "whole"
+    with pytest.warns(StreamdecWarning, match="is taken for that of whole"):  # as Phi-3 small
+        assert TiktokenTokenizer(tmp_path / "known.tiktoken").encoding_name == "whole"
     write_code(tmp_path, "tokenization_x.X")
     with pytest.raises(TokenizerLoadError, match=r"EncodingSpec.*tokenization_x\.py"):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
