@@ -120,6 +120,16 @@ def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> Non
         ours.encode("a b")
 
 
+def test_two_ids_may_have_the_same_token(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    config = {"tokenizer_class": "PerceiverTokenizer", "mask_token": "a"}
+    write_json(tmp_path / CONFIG, config)
+    ours = load_tokenizer(tmp_path)
+    letter = ord("a") + 6
+    assert ours.token_to_id("a") not in (None, letter)
+    assert ours.decode([letter, ord("b") + 6]) == "ab"
+
+
 def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write(tmp_path, "GPT2Tokenizer")
