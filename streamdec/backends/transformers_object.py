@@ -96,8 +96,7 @@ class TransformersTokenizer(BaseTokenizer):
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)
 
-    def id_to_token(self, token_id: int) -> str | None:
-        return self.piece(token_id)
+    id_to_token = piece
 
     @property
     def _role_texts(self) -> Mapping[str, str]:

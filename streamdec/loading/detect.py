@@ -65,7 +65,7 @@ _IN_JSON: dict[bytes, Format | str] = {
     b"": f'JSON without a "model" ({_ABOUT_PARTS})',
 }
 """The same for JSON: what is anywhere in it."""
-_VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
+_VOCABULARY = re.compile(r".*vocab.*|.*\.spm|prophetnet\.tokenizer")
 """Files whose meaning depends on the tokenizer class."""
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
@@ -182,10 +182,7 @@ def _class_in(folder: Path, names: list[str]) -> str | None:
 
 def _without_tokenizer(names: list[str]) -> str:
     """Describe a folder of these files without a tokenizer, and say what to do."""
-    how = (
-        "download the tokenizer files; if transformers can load them, use "
-        "DecodeStream(AutoTokenizer.from_pretrained(folder))"
-    )
+    how = "download the tokenizer files"
     if any(map(_VOCABULARY.fullmatch, names)):
         how = (
             f'name the class that reads the vocabulary in {CONFIG}, such as "tokenizer_class": '

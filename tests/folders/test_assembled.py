@@ -74,43 +74,32 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert around == (tokenizer.token_to_id("<s>"), *tokenizer.encode("hello").ids, size)
 
 
-@pytest.mark.parametrize("name", ["model_type", "tokenizer_class"])
-def test_a_class_that_only_the_models_config_names_is_followed(name: str, tmp_path: Path) -> None:
-    """The ids of XLM-R are not those of its model file."""
+@pytest.mark.parametrize(
+    "config", [{"model_type": "xlm-roberta"}, {"tokenizer_class": "XLMRobertaTokenizer"}]
+)
+def test_a_class_that_only_the_model_names_is_followed(config: Any, tmp_path: Path) -> None:
+    """Its ids are not those of the model file."""
     (tmp_path / "tokenizer.model").write_bytes(_MODEL)
-    named = {"model_type": "xlm-roberta", "tokenizer_class": "XLMRobertaTokenizer"}
-    write_json(tmp_path / "config.json", {name: named[name]})
-    with (
-        without_transformers(),
-        pytest.raises(MissingExtraError, match="the class XLMRobertaTokenizer makes its tokenizer"),
-    ):
+    write_json(tmp_path / "config.json", config)
+    what = "the class XLMRobertaTokenizer makes its tokenizer"
+    with without_transformers(), pytest.raises(MissingExtraError, match=what):
         load_tokenizer(tmp_path)
 
 
+EXTRA, OLDER = "extra_special_tokens", "additional_special_tokens"
+
+
 @pytest.mark.parametrize(
-    ("config", "skipped", "has_other"),
-    [
-        ({}, True, False),
-        ({"additional_special_tokens": []}, False, False),
-        ({"additional_special_tokens": None}, False, False),
-        ({"additional_special_tokens": ["<x>"]}, False, True),
-        ({"extra_special_tokens": {}}, True, False),
-        (
-            {"extra_special_tokens": {"x_token": "<y>"}, "additional_special_tokens": ["<x>"]},
-            True,
-            False,
-        ),
-    ],
+    ("config", "text"),
+    [({}, ""), ({OLDER: []}, "[INST]"), ({EXTRA: {"x_token": "<x>"}, OLDER: ["<y>"]}, "")],
 )
-def test_a_list_of_extra_tokens_stands_for_the_control_pieces(
-    config: dict[str, Any], skipped: bool, has_other: bool, tmp_path: Path
+def test_a_list_of_extra_tokens_replaces_the_control_pieces(
+    config: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    """As in transformers 5.24, an empty list also does, and a dict replaces neither."""
+    """As in transformers, also if it is empty. Beside a dict the older list is ignored."""
     tokenizer = load_tokenizer(folder_of(tmp_path, **config), fast="off")
-    control = tokenizer.token_to_id("[INST]")
-    assert control is not None
-    assert tokenizer.decode([control]) == ("" if skipped else "[INST]")
-    assert (tokenizer.token_to_id("<x>") is not None) == has_other
+    assert tokenizer.decode([tokenizer.token_to_id("[INST]") or 0]) == text
+    assert tokenizer.token_to_id("<y>") is None
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

@@ -86,7 +86,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
             {"vocab.txt": b"a\n", "tokenizer_config.json": b'{"tokenizer_class": "NobodyKnows"}'},
             'name the class that reads the vocabulary in tokenizer_config.json, such as "tokenizer',
         ),
-        ({}, "a folder with no tokenizer.json (download the tokenizer files; if"),
+        ({}, "a folder with no tokenizer.json (download the tokenizer files)"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),
         ({"q4.gguf": gguf([]), "q8.gguf": gguf([])}, "several tokenizer files: q4.gguf, q8.gguf; "),
         ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),
@@ -116,6 +116,11 @@ def test_a_vocabulary_of_rwkv_is_refused_with_a_library_that_reads_it(
             load_tokenizer(path)
     (tmp_path / name).write_bytes(b"1 \\x00 1\n")
     assert "RWKV" not in detect_format(tmp_path).description
+
+
+def test_the_vocabulary_of_a_class_is_left_to_transformers(tmp_path: Path) -> None:
+    files = {"prophetnet.tokenizer": b"a\n", "config.json": b'{"model_type": "prophetnet"}'}
+    assert detect_format(write_files(tmp_path, files)).format == "transformers"
 
 
 KINDS = {
