@@ -65,7 +65,7 @@ _IN_JSON: dict[bytes, Format | str] = {
     b"": f'JSON without a "model" ({_ABOUT_PARTS})',
 }
 """The same for JSON: what is anywhere in it."""
-_VOCABULARY = re.compile(r".*vocab.*|.*\.spm|prophetnet\.tokenizer")
+_VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
 """Files whose meaning depends on the tokenizer class."""
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"

@@ -159,7 +159,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, EncodingSpec]:
     file = RankFile(hashlib.sha256(rank_file()).hexdigest(), "https://example.org/small.tiktoken")
     other = RankFile("0" * 64, "https://example.org/other.tiktoken")
     table = {
-        "whole": EncodingSpec("whole", PATTERN, SPECIAL, files=(file,)),
+        "whole": EncodingSpec("whole", PATTERN, SPECIAL, files=(file,), code=("tokenization_w.W",)),
         "edit": EncodingSpec("edit", PATTERN, {"<c>": 300}, files=(file,)),
         "part": EncodingSpec("part", PATTERN, {"<d>": 260}, files=(other, file), ranks_below=260),
         "other": EncodingSpec("other", PATTERN, files=(other,)),
@@ -273,6 +273,8 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
     (tmp_path / "known.tiktoken").write_bytes(rank_file())
     with pytest.warns(StreamdecWarning, match="is taken for that of whole"):  # as Phi-3 small
         assert TiktokenTokenizer(tmp_path / "known.tiktoken").encoding_name == "whole"
+    write_code(tmp_path, "tokenization_w.W")
+    assert TiktokenTokenizer(tmp_path / "known.tiktoken").encoding_name == "whole"
     write_code(tmp_path, "tokenization_x.X")
     with pytest.raises(TokenizerLoadError, match=r"EncodingSpec.*tokenization_x\.py"):
         TiktokenTokenizer(tmp_path / "n.tiktoken")

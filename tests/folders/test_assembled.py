@@ -84,6 +84,9 @@ def test_a_class_that_only_the_model_names_is_followed(config: Any, tmp_path: Pa
     what = "the class XLMRobertaTokenizer makes its tokenizer"
     with without_transformers(), pytest.raises(MissingExtraError, match=what):
         load_tokenizer(tmp_path)
+    write_json(tmp_path / "config.json", {"tokenizer_class": "NobodyKnowsTokenizer"})
+    with pytest.warns(StreamdecWarning, match="has no such class"):
+        load_tokenizer(tmp_path)
 
 
 EXTRA, OLDER = "extra_special_tokens", "additional_special_tokens"

@@ -118,11 +118,6 @@ def test_a_vocabulary_of_rwkv_is_refused_with_a_library_that_reads_it(
     assert "RWKV" not in detect_format(tmp_path).description
 
 
-def test_the_vocabulary_of_a_class_is_left_to_transformers(tmp_path: Path) -> None:
-    files = {"prophetnet.tokenizer": b"a\n", "config.json": b'{"model_type": "prophetnet"}'}
-    assert detect_format(write_files(tmp_path, files)).format == "transformers"
-
-
 KINDS = {
     "tokenizer.json": TOKENIZER,
     "tekken_1.json": json.dumps(tekken()).encode(),
