@@ -81,8 +81,9 @@ def spec_of(
 ) -> EncodingSpec:
     """Return the encoding of the rank file with this ``sha256``.
 
-    ``name`` is for messages. Raises :class:`~streamdec.TokenizerLoadError` for an unknown file
-    without ``encoding``, and for a file that does not belong to ``encoding``.
+    ``name`` is for messages. Warns if code of the folder may add tokens or split texts in another
+    way. Raises :class:`~streamdec.TokenizerLoadError` for an unknown file without ``encoding``, and
+    for a file that does not belong to ``encoding``.
     """
     found = encodings_of(sha256)
     if encoding is not None:
@@ -93,11 +94,12 @@ def spec_of(
         return spec
     code = "" if declared is None else declared.code
     guessed = [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
-    if not found and guessed:
-        what = f"auto_map names code of the folder, which is not run: {code!r:.80}"
-        how = f"It is taken for that of {guessed[0].name}, and may give other ids and text"
-        warn(f"{name}: {what}. {how}")
+    is_right = not code or (bool(found) and found[0] in guessed)
     if found := found or guessed:
+        if not is_right:
+            what = f"auto_map names code of the folder, which is not run: {code!r:.80}"
+            how = f"It is taken for that of {found[0].name}, and may give other ids and text"
+            warn(f"{name}: {what}. {how}")
         return found[0]
     known = ", ".join(ENCODINGS)
     beside = f" (the code in {code.split('.')[0]}.py beside it has them)" if code else ""

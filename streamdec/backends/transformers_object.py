@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamdec.encoding import Special
-from streamdec.errors import TokenizerLibraryError
+from streamdec.errors import EncodeError, TokenizerLibraryError
 from streamdec.folders.tokenizer_config import ROLES
 from streamdec.locks import cached_property
 from streamdec.tokenizers._base import BaseTokenizer
@@ -69,7 +69,7 @@ class TransformersTokenizer(BaseTokenizer):
             token = guarded(self._given.convert_ids_to_tokens, token_id)
         except TokenizerLibraryError:
             return None
-        return token if isinstance(token, str) and token not in self._ids_by_name else None
+        return token if isinstance(token, str) and token != str(self._given.unk_token) else None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -88,13 +88,15 @@ class TransformersTokenizer(BaseTokenizer):
             "add_special_tokens": add_special_tokens,
             "split_special_tokens": special == "text",
         }
-        return [guarded(self._given.encode, text, **options) for text in texts]
+        found: list[list[int]] = [guarded(self._given.encode, text, **options) for text in texts]
+        if any(None in ids for ids in found):
+            raise EncodeError(f"{self!r} has no token for a part of a text, and no unknown token")
+        return found
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         return "transformers", partial(self._given.encode, add_special_tokens=False)
 
-    def id_to_token(self, token_id: int) -> str | None:
-        return self.piece(token_id)
+    id_to_token = piece
 
     @property
     def _role_texts(self) -> Mapping[str, str]:

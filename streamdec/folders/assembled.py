@@ -70,7 +70,7 @@ def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTo
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
         plain = {i: not_normalized(token) for i, token in declared.items()}
         tokens = replace(tokens, declared=plain)
-    if not tokens.extra:
+    if not tokens.has_list:
         control = (piece.text for piece in proto.pieces if piece.kind == CONTROL)
         extra = (AddedToken(text, normalized=False, special=True) for text in control)
         tokens = replace(tokens, extra=tuple(extra))

@@ -23,7 +23,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.class_pipelines import Pipeline, pipeline_of
-from streamdec.folders.tokenizer_class import Chosen, auto_map_of, choose_class
+from streamdec.folders.tokenizer_class import GENERIC, Chosen, auto_map_of, choose_class
 from streamdec.folders.tokenizer_config import (
     ADDED_TOKENS,
     CONFIG,
@@ -62,6 +62,8 @@ class FolderTokens:
     """Tokens that have a role (``eos_token``) or another name."""
     extra: tuple[TextOrToken, ...]
     """Special tokens without a name."""
+    has_list: bool = False
+    """Whether the files list them, or say that there are none."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """``tokenizer_config.json``; empty without one."""
     files: tuple[str, ...] = ()
@@ -189,7 +191,9 @@ def resolve(
     if isinstance(said.get(_EXTRA), dict):  # they have names
         other |= said[_EXTRA]
     named |= _tokens(other.items())
-    return FolderTokens(chosen, declared, named, _extra(said), config, files)
+    has_list = _EXTRA in said and not isinstance(said[_EXTRA], dict)
+    extra = _extra(said[_EXTRA] if has_list else said.get(_ADDITIONAL))
+    return FolderTokens(chosen, declared, named, extra, has_list, config, files)
 
 
 def _is_ignored(key: str, value: Any) -> bool:
@@ -260,11 +264,8 @@ def _of_padding(content: bytes) -> dict[str, str]:
     return {}
 
 
-def _extra(said: Mapping[str, Any]) -> tuple[TextOrToken, ...]:
+def _extra(listed: Any) -> tuple[TextOrToken, ...]:
     """Return the extra tokens without a name; older files call them additional."""
-    extra = said.get(_EXTRA)
-    has_newer = _EXTRA in said and not isinstance(extra, dict)
-    listed = extra if has_newer else said.get(_ADDITIONAL)
     # In old files the objects have no type and do not say that they are special; the list does.
     tokens = (
         _token_or_none(
@@ -303,8 +304,9 @@ def _text(token: TextOrToken) -> str:
 
 
 def has_config(folder: Path) -> bool:
-    """Return whether ``folder`` has a file that says something about tokens."""
-    return any((folder / name).is_file() for name in (CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS))
+    """Return whether files in ``folder`` say something about tokens, or name their class."""
+    tokens = read_folder(folder)
+    return bool(tokens.files or tokens.chosen.unknown) or tokens.chosen.name != GENERIC
 
 
 def read_folder(

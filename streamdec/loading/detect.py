@@ -15,6 +15,7 @@ from typing import Literal
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import read_folder
+from streamdec.folders.tokenizer_class import GENERIC
 from streamdec.folders.tokenizer_config import CONFIG
 from streamdec.tokenizers.folder_files import BOM, MAX_FILE
 
@@ -66,7 +67,6 @@ _IN_JSON: dict[bytes, Format | str] = {
 """The same for JSON: what is anywhere in it."""
 _VOCABULARY = re.compile(r".*vocab.*|.*\.spm")
 """Files whose meaning depends on the tokenizer class."""
-_CONFIGS = (CONFIG, "config.json")
 _WORTH_LOOKING = re.compile(
     r"(vocab\.json|.*vocab.*\.txt|(tokenizer|.*tekken).*\.json(\..+)?|.*\.tiktoken(\..+)?"
     r"|.*\.model(\..+)?|.*\.gguf)"
@@ -170,23 +170,24 @@ def _class_in(folder: Path, names: list[str]) -> str | None:
     """Return the class of transformers that makes the tokenizer of a folder.
 
     None if the files do not say it, if code of the folder makes it, or if its vocabulary is not
-    there.
+    there. A generic class reads no vocabulary.
     """
-    if not any(name in names for name in _CONFIGS):
-        return None
     tokens = read_folder(folder)
     cls = tokens.chosen.cls
-    if cls is None or not (cls.how == "python" or any(map(_VOCABULARY.fullmatch, names))):
+    has_vocabulary = any(map(_VOCABULARY.fullmatch, names))
+    if cls is None or cls.name == GENERIC or not (cls.how == "python" or has_vocabulary):
         return None
     return str(tokens.config.get("tokenizer_class") or cls.name)
 
 
 def _without_tokenizer(names: list[str]) -> str:
     """Describe a folder of these files without a tokenizer, and say what to do."""
-    how = (
-        "download the tokenizer files; if transformers can load them, use "
-        "DecodeStream(AutoTokenizer.from_pretrained(folder))"
-    )
+    how = "download the tokenizer files"
+    if any(map(_VOCABULARY.fullmatch, names)):
+        how = (
+            f'name the class that reads the vocabulary in {CONFIG}, such as "tokenizer_class": '
+            '"BertTokenizer", or download the tokenizer.json'
+        )
     code = next((n for n in names if n.startswith("tokenization") and n.endswith(".py")), None)
     if code is not None:
         how = (

@@ -145,8 +145,9 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         cause = error.__cause__
         failed = f"transformers cannot load it: {type(cause).__name__}: {cause!s:.300}"
         raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
-    if not hasattr(given, "get_vocab"):  # as that of RAG, which has two tokenizers
-        what = f"transformers makes a {type(given).__name__}, which has no vocabulary"
+    if not isinstance(getattr(given, "added_tokens_decoder", None), dict):
+        what = f"transformers makes a {type(given).__name__}, which does not list its tokens"
+        what += "; use DecodeStream(AutoTokenizer.from_pretrained(folder))"
         raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {what}")
     from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
 

@@ -163,6 +163,9 @@ def test_a_typed_extra_token_is_special_only_if_it_says_so(
     new = tokenizer.token_to_id("<new>")
     assert new is not None
     assert tokenizer.decode([new]) == ("" if is_special else "<new>")
+    files = {"tokenizer_config.json": {}, "special_tokens_map.json": {key: [token]}}
+    tokenizer = load_tokenizer(write_files(tmp_path, files), fast="off")
+    assert (tokenizer.decode([new]) == "") == (key == "extra_special_tokens" or bool(is_special))
 
 
 @pytest.mark.parametrize(("typed", "is_token"), [({"__type": "AddedToken"}, True), ({}, False)])
@@ -176,27 +179,21 @@ def test_an_object_without_a_type_is_no_token(
     assert loaded.token_to_id("<img>") is not None
 
 
-@pytest.mark.parametrize("name", ["phi3", "PHI3", ["phi3"]])
-def test_a_model_name_whose_declared_class_is_wrong(name: Any, tmp_path: Path) -> None:
-    folder = with_config(tmp_path, tokenizer_class="GPT2Tokenizer")
+@pytest.mark.parametrize(
+    ("declared", "name", "chosen"),
+    [
+        ("GPT2Tokenizer", "phi3", "RobertaTokenizer"),  # a name whose declared class is wrong
+        ("GPT2Tokenizer", "PHI3", "GPT2Tokenizer"),
+        ("GPT2Tokenizer", ["phi3"], "GPT2Tokenizer"),
+        ("", "", "TokenizersBackend"),
+    ],
+)
+def test_the_class_is_chosen_as_by_transformers(
+    declared: str, name: Any, chosen: str, tmp_path: Path
+) -> None:
+    folder = with_config(tmp_path, tokenizer_class=declared)
     write_files(folder, {"config.json": {"model_type": "roberta", "model_name": name}})
-    tokens = read_folder(folder)
-    assert tokens.chosen.name == ("RobertaTokenizer" if name == "phi3" else "GPT2Tokenizer")
-
-
-def test_an_empty_class_is_none(tmp_path: Path) -> None:
-    folder = with_config(tmp_path, tokenizer_class="")
-    write_files(folder, {"config.json": {"model_type": "roberta"}})
-    assert read_folder(folder).chosen.name == "TokenizersBackend"
-
-
-def test_an_extra_token_of_the_map_is_special(tmp_path: Path) -> None:
-    token = {"__type": "AddedToken", "content": "<new>"}
-    files = {"special_tokens_map.json": {"extra_special_tokens": [token]}}
-    tokenizer = load_tokenizer(write_files(with_config(tmp_path), files), fast="off")
-    new = tokenizer.token_to_id("<new>")
-    assert new is not None
-    assert tokenizer.decode([new]) == ""
+    assert read_folder(folder).chosen.name == chosen
 
 
 @pytest.mark.parametrize("kind", ["BPE", "WordPiece", "Unigram"])

@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamdec import load_tokenizer
-from streamdec.errors import StreamdecWarning, TokenizerLoadError
+from streamdec.errors import MissingExtraError, StreamdecWarning, TokenizerLoadError
 from streamdec.folders.assembled import from_sentencepiece
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.tokenizers import HybridTokenizer, SentencePieceTokenizer
 from tests.support.files import sentencepiece, write_json
+from tests.support.made_folders import without_transformers
 
 pytest.importorskip("sentencepiece")
 
@@ -71,6 +72,37 @@ def test_added_tokens_of_a_sentencepiece_folder(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == "hello<tool> world"
     around = tokenizer.encode("hello", add_special_tokens=True).ids
     assert around == (tokenizer.token_to_id("<s>"), *tokenizer.encode("hello").ids, size)
+
+
+@pytest.mark.parametrize(
+    "config", [{"model_type": "xlm-roberta"}, {"tokenizer_class": "XLMRobertaTokenizer"}]
+)
+def test_a_class_that_only_the_model_names_is_followed(config: Any, tmp_path: Path) -> None:
+    """Its ids are not those of the model file."""
+    (tmp_path / "tokenizer.model").write_bytes(_MODEL)
+    write_json(tmp_path / "config.json", config)
+    what = "the class XLMRobertaTokenizer makes its tokenizer"
+    with without_transformers(), pytest.raises(MissingExtraError, match=what):
+        load_tokenizer(tmp_path)
+    write_json(tmp_path / "config.json", {"tokenizer_class": "NobodyKnowsTokenizer"})
+    with pytest.warns(StreamdecWarning, match="has no such class"):
+        load_tokenizer(tmp_path)
+
+
+EXTRA, OLDER = "extra_special_tokens", "additional_special_tokens"
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [({}, ""), ({OLDER: []}, "[INST]"), ({EXTRA: {"x_token": "<x>"}, OLDER: ["<y>"]}, "")],
+)
+def test_a_list_of_extra_tokens_replaces_the_control_pieces(
+    config: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    """As in transformers, also if it is empty. Beside a dict the older list is ignored."""
+    tokenizer = load_tokenizer(folder_of(tmp_path, **config), fast="off")
+    assert tokenizer.decode([tokenizer.token_to_id("[INST]") or 0]) == text
+    assert tokenizer.token_to_id("<y>") is None
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

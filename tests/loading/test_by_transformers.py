@@ -6,6 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,6 @@ from streamdec.backends.transformers_object import TransformersTokenizer
 from streamdec.errors import EncodeError, StreamdecWarning, TokenizerLoadError
 from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.folders.tokenizer_config import CONFIG
-from streamdec.tokenizers import detect_format
 from tests.support.files import sentencepiece, write_json
 from tests.support.made_folders import write_folder
 
@@ -47,14 +47,6 @@ def write(folder: Path, name: str) -> None:
         ids = {text: i for i, text in enumerate([*SPECIAL, *reversed(texts)])}
         write_json(folder / "vocab.json", ids)
         write_json(folder / "config.json", {"model_type": "m2m_100"})
-
-
-def test_a_vocabulary_without_a_class_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "GPT2Tokenizer")
-    (tmp_path / "tokenizer_config.json").unlink()
-    assert detect_format(tmp_path).format == "unsupported"
-    with pytest.raises(TokenizerLoadError, match="give the folder"):
-        load_tokenizer(tmp_path / "vocab.json")
 
 
 @pytest.mark.filterwarnings("ignore:.*the compiled table differs")  # CLIP's own decode
@@ -108,6 +100,26 @@ def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -
     assert copy.encode("hello").ids == ours.encode("hello").ids
 
 
+def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> None:
+    """Its id is None in transformers."""
+    pytest.importorskip("transformers")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
+    write_json(tmp_path / "vocab.json", {"<pad>": 0, "|": 1, "a": 2})
+    ours = load_tokenizer(tmp_path)
+    assert ours.encode("a a").ids == (2, 1, 2)
+    with pytest.raises(EncodeError, match="no unknown token"):
+        ours.encode("a b")
+
+
+def test_two_ids_may_have_the_same_token(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "PerceiverTokenizer", "mask_token": "a"})
+    ours = load_tokenizer(tmp_path)
+    ids = [ord(letter) + 6 for letter in "ab"]
+    assert ours.token_to_id("a") not in (None, ids[0])
+    assert ours.decode(ids) == "ab"
+
+
 def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write(tmp_path, "GPT2Tokenizer")
@@ -117,13 +129,14 @@ def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
     assert str(tmp_path) in str(error.value)
 
 
-def test_a_class_that_is_no_tokenizer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("members", [{}, {"added_tokens_decoder": lambda _: None}])
+def test_a_class_that_does_not_list_its_tokens_is_named(
+    members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As RagTokenizer, which has two tokenizers."""
-    pair = type("RagTokenizer", (), {})
-    auto = SimpleNamespace(from_pretrained=lambda *_, **__: pair())
+    """RagTokenizer has two tokenizers; in MistralCommonBackend the list is not implemented."""
+    kind = type("RagTokenizer", (), members)
+    auto = SimpleNamespace(from_pretrained=lambda *_, **__: kind())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
     write_folder(tmp_path, "RagTokenizer", "tokenizer.json", "Unigram")
-    with pytest.raises(TokenizerLoadError, match="makes a RagTokenizer, which has no vocabulary"):
+    with pytest.raises(TokenizerLoadError, match="a RagTokenizer, which does not list its tokens"):
         load_tokenizer(tmp_path)

@@ -82,7 +82,11 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     [
         ({f"{i}.gguf": b"" for i in range(7)}, "with 0.gguf, 1.gguf, 2.gguf, 3.gguf, 4.gguf and 2"),
         ({"model.safetensors": b""}, "a folder with model.safetensors but no tokenizer.json"),
-        ({}, "a folder with no tokenizer.json (download the tokenizer files; if"),
+        (
+            {"vocab.txt": b"a\n", "tokenizer_config.json": b'{"tokenizer_class": "NobodyKnows"}'},
+            'name the class that reads the vocabulary in tokenizer_config.json, such as "tokenizer',
+        ),
+        ({}, "a folder with no tokenizer.json (download the tokenizer files)"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),
         ({"q4.gguf": gguf([]), "q8.gguf": gguf([])}, "several tokenizer files: q4.gguf, q8.gguf; "),
         ({"tokenizer.model": POINTER, "tokenizer_config.json": b"{}"}, "git lfs pull"),
