@@ -184,7 +184,7 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
         (lambda: stream(to_be_awaited(), TOKENIZER), "await it, and pass its"),
         (opened(source=to_be_awaited), "call it, and pass its result"),
         (read(engine()), "use stream() or wrap()"),
-        (lambda: stream(asyncio.Queue(), TOKENIZER), "or use a TokenQueue"),
+        (lambda: stream(asyncio.Queue(), TOKENIZER), "use a TokenQueue"),
         (read(queue.Queue()), "use a TokenQueue, or iter(queue.get, None) for"),
         *(
             (opened(source=source), "iterable of outputs, not")
