@@ -41,6 +41,10 @@ def assistant(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", **fields}
 
 
+def result(content: Any) -> dict[str, Any]:
+    return {"role": "tool", "content": content}
+
+
 def called(arguments: Any, **fields: Any) -> dict[str, Any]:
     function = {"name": "f", "arguments": arguments}
     return assistant(tool_calls=[{"id": "1", "function": function}], **fields)
@@ -56,7 +60,6 @@ def called(arguments: Any, **fields: Any) -> dict[str, Any]:
         (called(""), {}, called({}, content="")),
         (called("  "), {}, called({}, content="")),
         (called(None), {}, called({}, content="")),
-        (called("[1]"), {}, called([1], content="")),
         (assistant(content=None), {}, assistant(content="")),
         (assistant(content=None), {"profile": "hardened"}, assistant()),
         # Fields without a value, and fields in place of content.
@@ -73,6 +76,10 @@ def called(arguments: Any, **fields: Any) -> dict[str, Any]:
         (user("a"), {"content_format": "parts"}, user("a")),
         (user("a"), {"content_format": "parts only"}, user([{"type": "text", "text": "a"}])),
         *((user([part]), {"content_format": "parts"}, user([named])) for part, named in NAMED),
+        # The result of a tool is a string, unless a part of it is not text.
+        (result("a"), {"content_format": "parts only"}, result("a")),
+        (result(PARTS), {"content_format": "parts"}, result("Describe\na cat.")),
+        (result([NAMED[4][0]]), {"content_format": "parts"}, result([NAMED[4][1]])),
         (cases.Message("user", [{"type": "text", "text": "a"}]), {}, user("a")),
     ],
 )
@@ -82,17 +89,18 @@ def test_a_message_becomes_what_a_template_takes(
     assert openai_messages([given], **options) == [expected]
 
 
-def test_tool_arguments_that_are_not_json_become_empty_with_a_warning() -> None:
+def test_tool_arguments_that_are_no_object_become_empty_with_a_warning() -> None:
     """It has one text, of which nothing is the client's: Python keeps every text."""
-    messages = [called('{"city": '), called("Paris")]
-    messages[1]["tool_calls"] = [{"function": {"name": name, "arguments": "{"}} for name in "ab"]
+    wrong = ['{"city": ', "Paris", "[1]", "42", '"{}"', [1]]
+    messages = [called(wrong[0]), called("")]
+    messages[1]["tool_calls"] = [{"function": {"name": "f", "arguments": one}} for one in wrong]
     with pytest.warns(StreamdecWarning) as warned:
         first, second = openai_messages(messages)
     assert first == called({}, content="")
-    assert [each["function"]["arguments"] for each in second["tool_calls"]] == [{}, {}]
+    assert [each["function"]["arguments"] for each in second["tool_calls"]] == [{}] * 6
     assert [str(each.message) for each in warned] == [
-        "the arguments of a tool call are not JSON; they become {}"
-    ] * 3
+        "the arguments of a tool call are not a JSON object; they become {}"
+    ] * 7
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
@@ -159,6 +167,16 @@ ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
             [called('{"a": 1}')],
             "message 0 has tool arguments that are a string",
         ),
+        (
+            "{{ messages[0].content.strip() }}",
+            [assistant(content=None)],
+            "the content of message 0 is null",
+        ),
+        (
+            "{% for p in messages[0].content %}{{ p.text.strip() }}{% endfor %}",
+            [user("a")],
+            "the content of message 0 is a string, and the template takes only a list of parts",
+        ),
     ],
 )
 def test_an_error_names_openai_if_messages_were_not_converted(
@@ -203,10 +221,7 @@ FORMATS = {
     f"{{% set all = messages %}}{{% for m in all %}}{LOOP}{END}": "parts only",
     "{% set turns = messages[1:] if x else messages %}"
     f"{{% for m in turns %}}{LOOP}{END}": "parts only",
-    f"{TURNS}{{% set c = m.content %}}{{% for p in c %}}{END}{END}": "parts only",
-    f"{TURNS}{{% set c = m.content %}}{{% set d = c | list %}}{{% for p in d %}}{END}{END}": (
-        "parts only"
-    ),
+    f"{TURNS}{{% set content = m.content %}}{{% for p in content %}}{END}{END}": "parts only",
     f"{{% for p in messages[0].content %}}{END}": "parts only",
     "{% macro f(content) %}{% for p in content %}{% endfor %}{% endmacro %}"
     f"{TURNS}{{{{ f(m.content) }}}}{END}": "parts only",
@@ -215,6 +230,8 @@ FORMATS = {
     f"{TURNS}{{% for c in m.tool_calls %}}{{{{ c.content }}}}{END}{END}": "string",
     f"{{% for m in documents %}}{LOOP}{END}{{{{ messages[0].content }}}}": "string",
     f"{TURNS}{{% for line in m.content.split('x') %}}{END}{END}": "string",
+    # Mistral's templates with tools take a list of calls as content.
+    f"{TURNS}{{% set calls = m.content %}}{{% for c in calls %}}{END}{END}": "string",
     "": "string",
 }
 
