@@ -75,7 +75,7 @@ class View:
     @cached_property
     def turns(self) -> Turns:
         """The markers that close and open turns."""
-        return find_turns(self.probes, self.markers)
+        return find_turns(self.probes, self.markers, self.stop_ids)
 
     def not_stopping_at(self, tokens: Mapping[int, str]) -> list[StopTokens]:
         """Return the engines' stop tokens that have none of ``tokens``.

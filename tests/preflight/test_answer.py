@@ -17,6 +17,7 @@ from tests.preflight.changes import (
     METASPACE,
     both,
     config,
+    ending,
     generation,
     say,
     template,
@@ -30,6 +31,10 @@ OPENING = (
     "stop at the token that begins the next turn, 257 <|im_start|> "
     "(the template writes no end of turn)"
 )
+PARTS_ONLY = (
+    "{%- for m in messages %}<|im_start|>{{ m.role }}{% for p in m.content %}"
+    "{{ p.text + '' }}{% endfor %}<|im_end|>{% endfor %}"
+)
 WRITES_NONE = "stop at the end of a turn: the template writes no token at the end of a turn"
 
 
@@ -39,6 +44,24 @@ WRITES_NONE = "stop at the end of a turn: the template writes no token at the en
         (say(), True, f"yes: {ALL} {CLOSING}"),
         (generation(eos_token_id=256), False, f"no: transformers does not {CLOSING}"),
         (CASES["EOS_TURN_PRIMER_IN_STOP_SET"], True, f"yes: {ALL} {OPENING}"),
+        # Of two markers that always end a turn, an engine needs one: Command R7B.
+        (
+            template(CHATML.replace("'<|im_end|>", "'<|pad|><|im_end|>")),
+            True,
+            f"yes: {ALL} {CLOSING}",
+        ),
+        # A marker that follows only the last turn is not the end of others: Phi-3.
+        (
+            both(
+                ending("{%- if not add_generation_prompt %}<|endoftext|>{% endif %}"),
+                *(each(eos_token_id=256) for each in (generation, config)),
+                say(eos_token="<|endoftext|>"),
+            ),
+            False,
+            f"no: {ALL} do not {CLOSING}",
+        ),
+        # Idefics3 and LLaVA-NeXT take only lists of parts, and vLLM gives them no other content.
+        (template(PARTS_ONLY), True, f"yes: {ALL} {CLOSING}"),
         (template("{{ messages | length }}"), None, f"unknown whether {ALL} {WRITES_NONE}"),
         (say(chat_template=None), None, "there is no chat template"),
         (template(CHATML + "{% for"), None, "the template cannot be read, line 1: "),

@@ -11,7 +11,7 @@ import pytest
 from streamdec.errors import StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
-from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
+from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, Turns, find_turns, probe
 from tests.preflight.changes import both, drop, own, say, without
 from tests.preflight.making import CHATML, control
 from tests.support.files import write_files
@@ -186,4 +186,4 @@ def test_the_markers_of_turns_are_found(
     assert (turns.terminator and turns.terminator.text) == terminator
     assert (turns.primer and turns.primer.text) == primer
     assert turns.terminator is None or turns.terminator.id == MARKERS[turns.terminator.text]
-    assert find_turns(probes, {}) == (None, None)
+    assert find_turns(probes, {}) == Turns()
