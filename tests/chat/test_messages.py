@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -16,11 +14,8 @@ from streamdec.chat.plain import plain
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError, StreamdecWarning
 from tests.chat import cases
-from tests.support.files import SHARED
 
 PARTS = [{"type": "text", "text": "Describe"}, {"type": "input_text", "text": "a cat."}]
-
-
 TEXTS = [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]
 NAMED: list[tuple[Any, dict[str, Any]]] = [
     ({"type": "image_url", "image_url": {"url": "data:…"}}, {"type": "image"}),
@@ -71,7 +66,6 @@ def called(arguments: Any, **fields: Any) -> dict[str, Any]:
         (user(PARTS), {}, user("Describe\na cat.")),
         (user(PARTS), {"separator": " "}, user("Describe a cat.")),  # as SGLang
         (user(PARTS), {"content_format": "parts"}, user(TEXTS)),
-        (user(PARTS), {"content_format": "parts only"}, user(TEXTS)),
         (user("a"), {}, user("a")),
         (user("a"), {"content_format": "parts"}, user("a")),
         (user("a"), {"content_format": "parts only"}, user([{"type": "text", "text": "a"}])),
@@ -249,37 +243,6 @@ def test_a_chosen_template_is_the_one_that_is_read() -> None:
     assert template.content_format(chat_template=takes) == "parts only"
 
 
-REAL = {
-    "deepseek-v3.1": "string",
-    "gemma-2-2b-it": "string",
-    "gemma-3n": "parts",
-    "glm-4.6": "parts",
-    "gpt-oss-120b": "string",
-    "llama-3.1-8b-instruct": "string",
-    "mistral-small-3.2-24b": "parts",
-    "qwen3-0.6b": "string",
-}
-TEMPLATES = {
-    path.stem: path
-    for path in (SHARED.parent / "chat-goldens" / "templates").glob("*.jinja")
-    if path.stem in REAL
-}
-
-
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_real_templates_have_their_known_content_format(name: str) -> None:
-    template = ChatTemplate(TEMPLATES[name].read_text("utf-8"))
-    assert template.content_format() == REAL[name]
-    messages = [{"role": "user", "content": json.loads(json.dumps(PARTS))}]
-    text = template.render(template.openai_messages(messages, separator=" "))
-    expected = "Describea cat." if REAL[name] == "parts" else "Describe a cat."
-    assert expected in text.replace("Describe\n\na", "Describea")
-
-
-class Level(IntEnum):
-    HIGH = 2
-
-
 class Model:
     """As pydantic's models look to others."""
 
@@ -296,21 +259,18 @@ class Model:
         (None, None),
         (True, True),
         (1, 1),
-        (1.5, 1.5),
+        (type("Ratio", (float,), {})(1.5), 1.5),
         ("a", "a"),
-        (cases.Role.USER, "user"),
-        (Level.HIGH, 2),
         (np.float64(1.5), 1.5),
         (np.int64(3), 3),
         (np.bool_(False), False),
         (np.str_("a"), "a"),
         (np.array([1]), "<ndarray>"),
         (b"a", "<bytes>"),
-        ({1}, "<set>"),
         (len, "<builtin_function_or_method>"),
         (cases.Message, "<type>"),
         ([cases.Message("a", cases.Role.USER)], [{"role": "a", "content": "user"}]),
-        ((1, [Level.HIGH]), (1, [2])),
+        ((1, [np.int64(2)]), (1, [2])),
         (OrderedDict(a=1), {"a": 1}),
         (
             MappingProxyType({cases.Role.USER: [cases.Message("a", 1)]}),

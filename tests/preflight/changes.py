@@ -100,6 +100,7 @@ GLM = (
 )
 
 METASPACE = decoder(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)
+CLOSED_TWICE = template(CHATML.replace("'<|im_end|>", "'<|pad|><|im_end|>"))  # as Command R7B
 CALLING = CHATML.replace(  # a call ends with a token of its own, as in gpt-oss
     "'<|im_end|>\\n' }}", "('<|pad|>' if m.tool_calls else '<|im_end|>\\n') }}"
 ).replace("+ (m", "+ (m.tool_calls[0].function.arguments.at if m.tool_calls else '') + (m")

@@ -9,11 +9,12 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import TokenizerLoadError
-from streamdec.preflight import effective_stop_tokens, inspect
+from streamdec.preflight import effective_stop_tokens, inspect, is_turn_marker_eos
 from streamdec.preflight.examples import write_example
 from tests.cli.running import run
 from tests.preflight.changes import (
     CASES,
+    CLOSED_TWICE,
     METASPACE,
     both,
     config,
@@ -44,12 +45,8 @@ WRITES_NONE = "stop at the end of a turn: the template writes no token at the en
         (say(), True, f"yes: {ALL} {CLOSING}"),
         (generation(eos_token_id=256), False, f"no: transformers does not {CLOSING}"),
         (CASES["EOS_TURN_PRIMER_IN_STOP_SET"], True, f"yes: {ALL} {OPENING}"),
-        # Of two markers that always end a turn, an engine needs one: Command R7B.
-        (
-            template(CHATML.replace("'<|im_end|>", "'<|pad|><|im_end|>")),
-            True,
-            f"yes: {ALL} {CLOSING}",
-        ),
+        # Of two markers that always end a turn, an engine needs one.
+        (CLOSED_TWICE, True, f"yes: {ALL} {CLOSING}"),
         # A marker that follows only the last turn is not the end of others: Phi-3.
         (
             both(
@@ -85,6 +82,10 @@ def test_the_answer_is_yes_no_or_unknown(
     assert report.stops_at_end_of_turn is stops
     assert answer in report.answer
     assert ("EOS_TERMINATOR_NOT_STOPPED" in report.codes) == (stops is False)
+
+
+def test_a_marker_that_closes_a_turn_begins_none(tmp_path: Path) -> None:
+    assert is_turn_marker_eos(control(CLOSED_TWICE).write(tmp_path)) == []
 
 
 def test_an_unknown_id_may_be_the_end_of_the_turn(tmp_path: Path) -> None:

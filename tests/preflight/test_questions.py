@@ -22,7 +22,7 @@ from streamdec.preflight import (
 )
 from streamdec.preflight.turns import openers, probe
 from tests.preflight.changes import both, config, entry, file, flag, generation, own, say, template
-from tests.preflight.making import CHATML, control, shared_snapshots
+from tests.preflight.making import control, shared_snapshots
 
 REAL = [pytest.param(path, id=path.name) for path in shared_snapshots()]
 
@@ -64,11 +64,6 @@ def test_a_marker_that_begins_is_reported_with_its_line(
     roles = ("a user", "an assistant", "a system", "a tool")
     told = " and ".join(f"{role} message" for role in roles)
     assert where == f"before {told}, tokenizer_config.json#/chat_template{line}"
-
-
-def test_the_second_marker_that_closes_a_turn_begins_none(tmp_path: Path) -> None:
-    closing = template(CHATML.replace("'<|im_end|>", "'<|pad|><|im_end|>"))
-    assert is_turn_marker_eos(control(closing).write(tmp_path)) == []
 
 
 HARMONY = (

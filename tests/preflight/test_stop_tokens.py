@@ -143,8 +143,6 @@ MISTRAL = (
 )
 GLM = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
 NO_MARKERS = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-
-
 FLOOD = "z" * 4_000_000
 
 
