@@ -1,7 +1,6 @@
 """Whether a template takes a message's content as a string or as a list of parts.
 
-In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is the one of vLLM
-and SGLang: a template takes parts if it loops over the content of a message.
+In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`, as vLLM and SGLang find it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ def content_format_of(tree: nodes.Template) -> ContentFormat:
     """Return the content format of ``tree``.
 
     A template takes parts if it has a ``for`` loop over the ``content`` of a message, or over a
-    variable called ``content``, such as an argument of a macro.
-    Filters, tests, slices and the branches of an inline ``if`` do not hide the loop's source. A
-    message is the loop variable of a ``for`` over ``messages`` or over a variable that was set to
-    them. The result is ``"parts only"`` if the template also never tests whether a value is a
-    string.
+    variable called ``content``, such as an argument of a macro. Filters, tests, slices and the
+    branches of an inline ``if`` do not hide the loop's source. A message is the loop variable of a
+    ``for`` over ``messages`` or over a variable that was set to them. The result is ``"parts
+    only"`` if the template also never tests whether a value is a string.
     """
     conversations = _aliases(tree, {"messages"})
     messages = {
