@@ -60,7 +60,7 @@ WRITES_NONE = "stop at the end of a turn: the template writes no token at the en
         # Idefics3 and LLaVA-NeXT take only lists of parts, and vLLM gives them no other content.
         (template(PARTS_ONLY), True, f"yes: {ALL} {CLOSING}"),
         (template("{{ messages | length }}"), None, f"unknown whether {ALL} {WRITES_NONE}"),
-        (say(chat_template=None), None, "there is no chat template"),
+        (say(chat_template=None), None, "there is no chat template that can be read"),
         (template(CHATML + "{% for"), None, "the template cannot be read, line 1: "),
         (template("{{ raise_exception('not today') }}"), None, "not today"),
         (
