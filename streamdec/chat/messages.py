@@ -177,7 +177,8 @@ def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str |
             return f"{the_content} null"
         if content_format == "string" and isinstance(content, (list, tuple)):
             return f"{the_content} a list of parts, and the template takes only text"
-        if content_format == "parts only" and content and isinstance(content, str):
+        is_result = message.get("role") == "tool"
+        if content_format == "parts only" and isinstance(content, str) and not is_result:
             return f"{the_content} a string, and the template takes only a list of parts"
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, (list, tuple)) else ():

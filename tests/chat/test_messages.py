@@ -190,7 +190,7 @@ def test_an_error_names_openai_if_messages_were_not_converted(
         ("{{ messages[0].nothing.there }}", [{"role": "user", "content": "a"}]),
         ("{{ messages[0].nothing.there }}", [called({"a": 1})]),
         ("{{ raise_exception('no') }}", [called('{"a": 1}')]),
-        ("{% for part in messages[0].content %}{{ part.x.y }}{% endfor %}", [{"content": PARTS}]),
+        ("{% for p in messages[0].content %}{{ p.x.y }}{% endfor %}", [user(PARTS), result("a")]),
         ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
     ],
 )
