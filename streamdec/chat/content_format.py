@@ -1,7 +1,6 @@
 """Whether a template takes a message's content as a string or as a list of parts.
 
-In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`. The rule is the one of vLLM
-and SGLang: a template takes parts if it loops over the content of a message.
+In: a parsed template. Out: a :class:`~streamdec.chat.ContentFormat`, as vLLM and SGLang find it.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from streamdec.chat.messages import ContentFormat
 def content_format_of(tree: nodes.Template) -> ContentFormat:
     """Return the content format of ``tree``.
 
-    A template takes parts if it has a ``for`` loop over the ``content`` of a message, over a
-    variable that was set to it, or over a variable called ``content`` (an argument of a macro).
-    Filters, tests, slices and the branches of an inline ``if`` do not hide the loop's source. A
-    message is the loop variable of a ``for`` over ``messages`` or over a variable that was set to
-    them. The result is ``"parts only"`` if the template also never tests whether a value is a
-    string.
+    A template takes parts if it has a ``for`` loop over the ``content`` of a message, or over a
+    variable called ``content``, such as an argument of a macro. Filters, tests, slices and the
+    branches of an inline ``if`` do not hide the loop's source. A message is the loop variable of a
+    ``for`` over ``messages`` or over a variable that was set to them. The result is ``"parts
+    only"`` if the template also never tests whether a value is a string.
     """
     conversations = _aliases(tree, {"messages"})
     messages = {
@@ -31,15 +29,9 @@ def content_format_of(tree: nodes.Template) -> ContentFormat:
         and any(_is_name(source, conversations) for source in _sources(loop.iter))
     }
     messages = _aliases(tree, messages)
-    contents = {"content"} | {
-        name
-        for name, value in _assignments(tree)
-        if any(_is_content(source, messages, conversations) for source in _sources(value))
-    }
-    contents = _aliases(tree, contents)
     for loop in tree.find_all(nodes.For):
         for source in _sources(loop.iter):
-            if _is_name(source, contents) or _is_content(source, messages, conversations):
+            if _is_name(source, {"content"}) or _is_content(source, messages, conversations):
                 asks = any(test.name == "string" for test in tree.find_all(nodes.Test))
                 return "parts" if asks else "parts only"
     return "string"
@@ -50,19 +42,14 @@ def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
     found = set(names)
     while True:
         more = {
-            name
-            for name, value in _assignments(tree)
-            if any(_is_name(source, found) for source in _sources(value))
+            each.target.name
+            for each in tree.find_all(nodes.Assign)
+            if isinstance(each.target, nodes.Name)
+            and any(_is_name(source, found) for source in _sources(each.node))
         }
         if more <= found:
             return found
         found |= more
-
-
-def _assignments(tree: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
-    for assignment in tree.find_all(nodes.Assign):
-        if isinstance(assignment.target, nodes.Name):
-            yield assignment.target.name, assignment.node
 
 
 def _sources(value: nodes.Node | None) -> Iterator[nodes.Node]:

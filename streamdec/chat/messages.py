@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from streamdec.chat.plain import plain
@@ -141,9 +142,9 @@ def openai_messages(
         separator: The string between joined texts. vLLM uses a line feed, SGLang a space.
 
     Returns new dicts. Tool arguments that are a JSON string are parsed, because templates iterate
-    over them. If they are not JSON, they become ``{}``, with a StreamdecWarning. The reasoning of a
-    message has both of its names, ``reasoning`` and ``reasoning_content``. Other null fields and
-    empty lists of tool calls are dropped.
+    over them. If they are not a JSON object, they become ``{}``, with a StreamdecWarning. Texts in
+    the result of a tool are joined. The reasoning of a message has both of its names, ``reasoning``
+    and ``reasoning_content``. Other null fields and empty lists of tool calls are dropped.
 
     Raises :class:`~streamdec.errors.ChatTemplateError` if ``messages`` is not a list of messages;
     and, with the index of the message, for a missing role, for missing or malformed content (an
@@ -171,9 +172,14 @@ def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str |
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
             continue
-        if content_format == "string" and isinstance(message.get("content"), (list, tuple)):
-            of_text = "is a list of parts, and the template takes only text"
-            return f"the content of message {index} {of_text}"
+        content, the_content = message.get("content", ""), f"the content of message {index} is"
+        if content is None:
+            return f"{the_content} null"
+        if content_format == "string" and isinstance(content, (list, tuple)):
+            return f"{the_content} a list of parts, and the template takes only text"
+        is_result = message.get("role") == "tool"
+        if content_format == "parts only" and isinstance(content, str) and not is_result:
+            return f"{the_content} a string, and the template takes only a list of parts"
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, (list, tuple)) else ():
             function = call.get("function") if isinstance(call, Mapping) else None
@@ -200,7 +206,8 @@ def _openai_message(
     if "content" not in data and not calls and not others:
         raise ValueError("content is missing")
     if content is not None:
-        data["content"] = _content(content, content_format, separator)
+        is_result = data["role"] == "tool"
+        data["content"] = _content(content, content_format, separator, is_result)
     elif profile == "classic" and ("content" in data or calls):
         data["content"] = ""
     if data["role"] == "assistant":
@@ -211,15 +218,16 @@ def _openai_message(
     return {key: value for key, value in data.items() if value is not None}
 
 
-def _content(content: Any, content_format: ContentFormat, separator: str) -> Any:
+def _content(content: Any, content_format: ContentFormat, separator: str, is_result: bool) -> Any:
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content_format == "parts only" else content
+        is_wrapped = content_format == "parts only" and not is_result
+        return [{"type": "text", "text": content}] if is_wrapped else content
     if not isinstance(content, (list, tuple)):
         raise TypeError(f"content must be a string or a list, not {type(content).__name__}")
     parts = [_part(part, index) for index, part in enumerate(content)]
-    if content_format != "string":
-        return parts
     other = next((part["type"] for part in parts if part["type"] != "text"), None)
+    if content_format != "string" and (other is not None or not is_result):
+        return parts
     if other is not None:
         raise ValueError(f"the template accepts only text, but the content has a part {other!r}")
     return separator.join(part["text"] for part in parts)
@@ -246,12 +254,12 @@ def _tool_call(call: Any) -> Any:
     function = call.get("function")
     if not isinstance(function, dict):
         return call
-    arguments = function.get("arguments")
+    arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
-        try:
+        with suppress(ValueError):
             arguments = json.loads(arguments) if arguments.strip() else {}
-        except ValueError:
-            # The same text for all requests, because Python keeps each text that it has shown.
-            warn("the arguments of a tool call are not JSON; they become {}")
-            arguments = {}
-    return {**call, "function": {**function, "arguments": arguments or {}}}
+    if not isinstance(arguments, dict):
+        # The same text for all requests, because Python keeps each text that it has shown.
+        warn("the arguments of a tool call are not a JSON object; they become {}")
+        arguments = {}
+    return {**call, "function": {**function, "arguments": arguments}}

@@ -113,7 +113,8 @@ def _error_of(error: Exception, name: str | None) -> ChatTemplateError:
         refusal = ChatTemplateError(said, template=name, line=line, code=REFUSES)
         refusal.add_note(f"said by {_place(name, line)}")
         return refusal
-    message = f"{_place(name, line)}: {type(error).__name__}: {said}"
+    # A MemoryError says nothing.
+    message = ": ".join(filter(None, (_place(name, line), type(error).__name__, said)))
     return ChatTemplateError(message, template=name, line=line, code=_code_of(error))
 
 

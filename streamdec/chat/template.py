@@ -335,9 +335,8 @@ class ChatTemplate:
     ) -> list[dict[str, Any]]:
         r"""Convert ``messages`` of OpenAI's API for this template, as vLLM and SGLang do.
 
-        Tool arguments that are a string are parsed as JSON. If the template takes no list, a list
-        of parts becomes a string: its texts, joined by ``separator`` (SGLang's is a space). Null
-        content becomes an empty string; in the profile ``hardened`` it is removed.
+        :func:`~streamdec.chat.openai_messages` says how, for the content that the template takes.
+        The role ``developer`` becomes ``system`` if the template does not name it, as in vLLM.
         ``chat_template`` and ``with_tools`` choose among several templates. Pass the result to
         :meth:`render`.
 
@@ -349,5 +348,10 @@ class ChatTemplate:
         >>> template.openai_messages([{"role": "user", "content": content}])
         [{'role': 'user', 'content': 'Hi'}]
         """
-        found = self.content_format(chat_template=chat_template, with_tools=with_tools)
-        return openai_messages(messages, found, profile=self.profile, separator=separator)
+        source, _ = self._chosen(chat_template, with_tools)
+        options = {"profile": self.profile, "separator": separator}
+        converted = openai_messages(messages, self._formats(source), **options)
+        for message in converted:
+            if message["role"] == "developer" and "developer" not in source:
+                message["role"] = "system"
+        return converted

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamdec.chat import require_jinja2
@@ -204,11 +205,8 @@ def _undeclared(template: str) -> frozenset[str]:
     require_jinja2()
     from streamdec.chat.isolated import ChildPool, undeclared_isolated
 
-    pool = ChildPool(1, ChildLimits(cpu_seconds=1))
-    try:
+    with closing(ChildPool(1, ChildLimits(cpu_seconds=1))) as pool:
         return undeclared_isolated(template, pool=pool)
-    finally:
-        pool.close()
 
 
 class TurnMarker(NamedTuple):
@@ -253,7 +251,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     begun = openers(view.probes, {**view.markers, **stops})
     found = []
     for text, i in stops.items():
-        if text in begun:
+        if text in begun and (text, i) != view.turns.terminator:
             roles = " and ".join(
                 f"{'an' if role == 'assistant' else 'a'} {role} message" for role in begun[text]
             )

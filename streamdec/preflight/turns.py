@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import closing
 from datetime import datetime
 from importlib import import_module
@@ -79,6 +79,8 @@ class StaticFacts(NamedTuple):
     """Filters, tests and functions that the environment lacks, with the line of the first use."""
     undeclared: frozenset[str]
     """Variables that the template does not define and that are not always passed."""
+    only_parts: bool
+    """Whether the template takes only lists of parts as content."""
 
 
 class Probes(NamedTuple):
@@ -128,14 +130,14 @@ def probe(
     return _rendered(source, special_tokens, names, static) if names else Probes(static=static)
 
 
-def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
+def find_turns(probes: Probes, markers: Mapping[str, int], stops: Container[int] = ()) -> Turns:
     """Return the terminator and the primer among ``markers`` (texts to ids).
 
     The terminator is the marker directly after the answer, if the answer is the last message of the
-    conversation. Otherwise it is the first of at least two markers between the answer and the next
-    question. The primer is the last marker before that question, unless it is the terminator. (An
-    old ChatML template that writes nothing after a last answer has its terminator only before the
-    next turn.)
+    conversation. If more markers follow each answer, it is the first of them in ``stops``.
+    Otherwise it is the first of at least two markers between the answer and the next question: an
+    old ChatML template writes nothing after a last answer. The primer is the last marker before
+    that question, unless it is the terminator.
     """
     between = _between(probes.rendered.get("followed", ""), ANSWER, QUESTION)
     if len(between) > _MOST_BETWEEN:
@@ -145,7 +147,8 @@ def find_turns(probes: Probes, markers: Mapping[str, int]) -> Turns:
     last = last.lstrip()[:_MOST_BETWEEN] if answer else ""
     after = found_in(last, markers)
     if after and last.startswith(after[0]):
-        terminator = after[0]
+        both = (one for one, other in zip(after, inner, strict=False) if one == other)
+        terminator = next((one for one in both if markers[one] in stops), after[0])
     else:
         terminator = inner[0] if len(inner) > 1 else ""
     primer = inner[-1] if inner and inner[-1] != terminator else ""
@@ -220,12 +223,14 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
 
     Raises :class:`ChatTemplateError` for a template over a limit, or with a syntax error.
     """
+    from streamdec.chat.content_format import content_format_of
     from streamdec.chat.environment import make_environment
     from streamdec.chat.rendering import parse_template
 
     nodes = import_module("jinja2.nodes")
     environment = make_environment(PROFILE)
-    find = parse_template(environment, source).find_all
+    tree = parse_template(environment, source)
+    find = tree.find_all
     names = [*find(nodes.Name)]
     stored = {node.name for node in names if node.ctx != "load"}
     stored |= {node.name for node in find(nodes.Macro)}
@@ -247,6 +252,7 @@ def _static(source: str, special_tokens: Mapping[str, str]) -> StaticFacts:
         any(node.name == "strftime_now" for node in called),
         dict(sorted(unknown.items())[:_MOST_SHOWN]),
         frozenset(sorted(undeclared - set(unknown))[:_MOST_SHOWN]),
+        content_format_of(tree) == "parts only",
     )
 
 
@@ -258,10 +264,10 @@ def _rendered(
     After an error such as an exceeded limit nothing else is rendered.
     """
     from streamdec.chat.isolated import ChildPool, render_isolated
+    from streamdec.chat.messages import openai_messages
 
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
-    hopeless = None
     with closing(ChildPool(1, LIMITS)) as pool:
         for name in names:
             asked = _CONVERSATIONS[name]
@@ -272,6 +278,8 @@ def _rendered(
                 **special_tokens,
                 "messages": asked["messages"],
             }
+            if static.only_parts:
+                context["messages"] = openai_messages(asked["messages"], "parts only")
             try:
                 rendered[name], _ = render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool
@@ -279,6 +287,5 @@ def _rendered(
             except ChatTemplateError as error:
                 failed[name] = error
                 if error.code in _HOPELESS:
-                    hopeless = error
-                    break
-    return Probes(static=static, error=hopeless, rendered=rendered, failed=failed)
+                    return Probes(static=static, error=error, rendered=rendered, failed=failed)
+    return Probes(static=static, rendered=rendered, failed=failed)

@@ -52,7 +52,7 @@ class View:
     def probe(self, template: Template | None, conversations: Iterable[str]) -> Probes:
         """Parse a template, and render conversations with it if that is asked for."""
         if template is None:
-            return Probes(unavailable="there is no chat template")
+            return Probes(unavailable="there is no chat template that can be read")
         roles = {name: role.text for name, role in self.tokens.roles.items()}
         return probe(template.text, roles, conversations=conversations if self.render else ())
 
@@ -75,7 +75,7 @@ class View:
     @cached_property
     def turns(self) -> Turns:
         """The markers that close and open turns."""
-        return find_turns(self.probes, self.markers)
+        return find_turns(self.probes, self.markers, self.stop_ids)
 
     def not_stopping_at(self, tokens: Mapping[int, str]) -> list[StopTokens]:
         """Return the engines' stop tokens that have none of ``tokens``.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -16,11 +14,8 @@ from streamdec.chat.plain import plain
 from streamdec.chat.template import ChatTemplate
 from streamdec.errors import ChatTemplateError, StreamdecWarning
 from tests.chat import cases
-from tests.support.files import SHARED
 
 PARTS = [{"type": "text", "text": "Describe"}, {"type": "input_text", "text": "a cat."}]
-
-
 TEXTS = [{"type": "text", "text": "Describe"}, {"type": "text", "text": "a cat."}]
 NAMED: list[tuple[Any, dict[str, Any]]] = [
     ({"type": "image_url", "image_url": {"url": "data:…"}}, {"type": "image"}),
@@ -41,6 +36,10 @@ def assistant(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", **fields}
 
 
+def result(content: Any) -> dict[str, Any]:
+    return {"role": "tool", "content": content}
+
+
 def called(arguments: Any, **fields: Any) -> dict[str, Any]:
     function = {"name": "f", "arguments": arguments}
     return assistant(tool_calls=[{"id": "1", "function": function}], **fields)
@@ -56,23 +55,24 @@ def called(arguments: Any, **fields: Any) -> dict[str, Any]:
         (called(""), {}, called({}, content="")),
         (called("  "), {}, called({}, content="")),
         (called(None), {}, called({}, content="")),
-        (called("[1]"), {}, called([1], content="")),
         (assistant(content=None), {}, assistant(content="")),
         (assistant(content=None), {"profile": "hardened"}, assistant()),
         # Fields without a value, and fields in place of content.
         (assistant(content="a", tool_calls=None, name=None), {}, assistant(content="a")),
         (assistant(content="a", tool_calls=[]), {}, assistant(content="a")),
         (assistant(refusal="a"), {}, assistant(refusal="a")),
-        (assistant(function_call="a"), {}, assistant(function_call="a")),
         # Content has the form that the template reads.
         (user(PARTS), {}, user("Describe\na cat.")),
         (user(PARTS), {"separator": " "}, user("Describe a cat.")),  # as SGLang
         (user(PARTS), {"content_format": "parts"}, user(TEXTS)),
-        (user(PARTS), {"content_format": "parts only"}, user(TEXTS)),
         (user("a"), {}, user("a")),
         (user("a"), {"content_format": "parts"}, user("a")),
         (user("a"), {"content_format": "parts only"}, user([{"type": "text", "text": "a"}])),
         *((user([part]), {"content_format": "parts"}, user([named])) for part, named in NAMED),
+        # The result of a tool is a string, unless a part of it is not text.
+        (result("a"), {"content_format": "parts only"}, result("a")),
+        (result(PARTS), {"content_format": "parts"}, result("Describe\na cat.")),
+        (result([NAMED[4][0]]), {"content_format": "parts"}, result([NAMED[4][1]])),
         (cases.Message("user", [{"type": "text", "text": "a"}]), {}, user("a")),
     ],
 )
@@ -82,17 +82,18 @@ def test_a_message_becomes_what_a_template_takes(
     assert openai_messages([given], **options) == [expected]
 
 
-def test_tool_arguments_that_are_not_json_become_empty_with_a_warning() -> None:
+def test_tool_arguments_that_are_no_object_become_empty_with_a_warning() -> None:
     """It has one text, of which nothing is the client's: Python keeps every text."""
-    messages = [called('{"city": '), called("Paris")]
-    messages[1]["tool_calls"] = [{"function": {"name": name, "arguments": "{"}} for name in "ab"]
+    wrong = ['{"city": ', "Paris", "[1]", "42", '"{}"', [1]]
+    messages = [called(wrong[0]), called("")]
+    messages[1]["tool_calls"] = [{"function": {"name": "f", "arguments": one}} for one in wrong]
     with pytest.warns(StreamdecWarning) as warned:
         first, second = openai_messages(messages)
     assert first == called({}, content="")
-    assert [each["function"]["arguments"] for each in second["tool_calls"]] == [{}, {}]
+    assert [each["function"]["arguments"] for each in second["tool_calls"]] == [{}] * 6
     assert [str(each.message) for each in warned] == [
-        "the arguments of a tool call are not JSON; they become {}"
-    ] * 3
+        "the arguments of a tool call are not a JSON object; they become {}"
+    ] * 7
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}")])
@@ -112,7 +113,6 @@ def test_tool_arguments_that_are_nested_too_deeply_are_an_error(before: str, aft
         ({"role": "assistant", "tool_calls": []}, "content is missing"),
         ({"content": "Hi"}, "role is missing"),
         ({"role": None, "content": "Hi"}, "role must be a string, not NoneType"),
-        ({"role": 5, "content": "Hi"}, "role must be a string, not int"),
         (
             user([{"type": "image_url"}]),
             "the template accepts only text, but the content has a part 'image'",
@@ -159,6 +159,16 @@ ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
             [called('{"a": 1}')],
             "message 0 has tool arguments that are a string",
         ),
+        (
+            "{{ messages[0].content.strip() }}",
+            [assistant(content=None)],
+            "the content of message 0 is null",
+        ),
+        (
+            "{% for p in messages[0].content %}{{ p.text.strip() }}{% endfor %}",
+            [user("a")],
+            "the content of message 0 is a string, and the template takes only a list of parts",
+        ),
     ],
 )
 def test_an_error_names_openai_if_messages_were_not_converted(
@@ -180,7 +190,7 @@ def test_an_error_names_openai_if_messages_were_not_converted(
         ("{{ messages[0].nothing.there }}", [{"role": "user", "content": "a"}]),
         ("{{ messages[0].nothing.there }}", [called({"a": 1})]),
         ("{{ raise_exception('no') }}", [called('{"a": 1}')]),
-        ("{% for part in messages[0].content %}{{ part.x.y }}{% endfor %}", [{"content": PARTS}]),
+        ("{% for p in messages[0].content %}{{ p.x.y }}{% endfor %}", [user(PARTS), result("a")]),
         ("{{ messages[0].nothing.there }}", [5, {"tool_calls": 5}, {"tool_calls": [{}, 5]}]),
     ],
 )
@@ -188,6 +198,13 @@ def test_other_errors_of_a_template_do_not_name_openai(source: str, messages: An
     with pytest.raises(ChatTemplateError) as raised:
         ChatTemplate(source).render(messages)
     assert "openai" not in str(raised.value)
+
+
+def test_a_developer_is_the_system_of_a_template_that_does_not_name_one() -> None:
+    messages = [{"role": "developer", "content": "Be brief."}, user("Hi")]
+    for known, role in (("", "system"), ("{{ m.role == 'developer' }}", "developer")):
+        converted = ChatTemplate(f"{TURNS}{known}{END}").openai_messages(messages)
+        assert converted == [{**messages[0], "role": role}, user("Hi")]
 
 
 TURNS = "{% for m in messages %}"
@@ -203,10 +220,7 @@ FORMATS = {
     f"{{% set all = messages %}}{{% for m in all %}}{LOOP}{END}": "parts only",
     "{% set turns = messages[1:] if x else messages %}"
     f"{{% for m in turns %}}{LOOP}{END}": "parts only",
-    f"{TURNS}{{% set c = m.content %}}{{% for p in c %}}{END}{END}": "parts only",
-    f"{TURNS}{{% set c = m.content %}}{{% set d = c | list %}}{{% for p in d %}}{END}{END}": (
-        "parts only"
-    ),
+    f"{TURNS}{{% set content = m.content %}}{{% for p in content %}}{END}{END}": "parts only",
     f"{{% for p in messages[0].content %}}{END}": "parts only",
     "{% macro f(content) %}{% for p in content %}{% endfor %}{% endmacro %}"
     f"{TURNS}{{{{ f(m.content) }}}}{END}": "parts only",
@@ -215,6 +229,8 @@ FORMATS = {
     f"{TURNS}{{% for c in m.tool_calls %}}{{{{ c.content }}}}{END}{END}": "string",
     f"{{% for m in documents %}}{LOOP}{END}{{{{ messages[0].content }}}}": "string",
     f"{TURNS}{{% for line in m.content.split('x') %}}{END}{END}": "string",
+    # Mistral's templates with tools take a list of calls as content.
+    f"{TURNS}{{% set calls = m.content %}}{{% for c in calls %}}{END}{END}": "string",
     "": "string",
 }
 
@@ -232,37 +248,6 @@ def test_a_chosen_template_is_the_one_that_is_read() -> None:
     assert template.content_format(chat_template=takes) == "parts only"
 
 
-REAL = {
-    "deepseek-v3.1": "string",
-    "gemma-2-2b-it": "string",
-    "gemma-3n": "parts",
-    "glm-4.6": "parts",
-    "gpt-oss-120b": "string",
-    "llama-3.1-8b-instruct": "string",
-    "mistral-small-3.2-24b": "parts",
-    "qwen3-0.6b": "string",
-}
-TEMPLATES = {
-    path.stem: path
-    for path in (SHARED.parent / "chat-goldens" / "templates").glob("*.jinja")
-    if path.stem in REAL
-}
-
-
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_real_templates_have_their_known_content_format(name: str) -> None:
-    template = ChatTemplate(TEMPLATES[name].read_text("utf-8"))
-    assert template.content_format() == REAL[name]
-    messages = [{"role": "user", "content": json.loads(json.dumps(PARTS))}]
-    text = template.render(template.openai_messages(messages, separator=" "))
-    expected = "Describea cat." if REAL[name] == "parts" else "Describe a cat."
-    assert expected in text.replace("Describe\n\na", "Describea")
-
-
-class Level(IntEnum):
-    HIGH = 2
-
-
 class Model:
     """As pydantic's models look to others."""
 
@@ -276,24 +261,15 @@ class Model:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, None),
         (True, True),
-        (1, 1),
-        (1.5, 1.5),
-        ("a", "a"),
-        (cases.Role.USER, "user"),
-        (Level.HIGH, 2),
+        (type("Ratio", (float,), {})(1.5), 1.5),
         (np.float64(1.5), 1.5),
         (np.int64(3), 3),
         (np.bool_(False), False),
-        (np.str_("a"), "a"),
         (np.array([1]), "<ndarray>"),
-        (b"a", "<bytes>"),
-        ({1}, "<set>"),
-        (len, "<builtin_function_or_method>"),
         (cases.Message, "<type>"),
         ([cases.Message("a", cases.Role.USER)], [{"role": "a", "content": "user"}]),
-        ((1, [Level.HIGH]), (1, [2])),
+        ((1, [np.int64(2)]), (1, [2])),
         (OrderedDict(a=1), {"a": 1}),
         (
             MappingProxyType({cases.Role.USER: [cases.Message("a", 1)]}),

@@ -52,6 +52,11 @@ def test_the_line_is_that_of_the_template(source: str, line: int) -> None:
         ChatTemplate(source).render(USER)
 
 
+def test_an_error_without_a_text_ends_with_its_class() -> None:
+    with pytest.raises(ChatTemplateError, match=r"line 1: MemoryError$"):
+        ChatTemplate("{{ 'a' * 10**18 }}").render(USER)
+
+
 @pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize(
     ("source", "told"),

@@ -100,10 +100,14 @@ GLM = (
 )
 
 METASPACE = decoder(type="Metaspace", replacement="▁", prepend_scheme="always", split=True)
+CLOSED_TWICE = template(CHATML.replace("'<|im_end|>", "'<|pad|><|im_end|>"))  # as Command R7B
 CALLING = CHATML.replace(  # a call ends with a token of its own, as in gpt-oss
     "'<|im_end|>\\n' }}", "('<|pad|>' if m.tool_calls else '<|im_end|>\\n') }}"
 ).replace("+ (m", "+ (m.tool_calls[0].function.arguments.at if m.tool_calls else '') + (m")
-FORGETTING = CHATML.replace("m['role'] +", "m['role'] + ('<think>' if loop.last else '') +")
+FORGETTING = CHATML.replace(
+    "m['role'] +",
+    "m.role + ('<think>' if loop.last and m.reasoning == m.reasoning_content else '') +",
+)
 TEXT = "(m['content'] if m['content'] is string else '')"
 
 CASES: dict[str, Callable[[Parts], object]] = {

@@ -9,14 +9,16 @@ import pytest
 
 from streamdec import load_tokenizer
 from streamdec.errors import TokenizerLoadError
-from streamdec.preflight import effective_stop_tokens, inspect
+from streamdec.preflight import effective_stop_tokens, inspect, is_turn_marker_eos
 from streamdec.preflight.examples import write_example
 from tests.cli.running import run
 from tests.preflight.changes import (
     CASES,
+    CLOSED_TWICE,
     METASPACE,
     both,
     config,
+    ending,
     generation,
     say,
     template,
@@ -30,6 +32,10 @@ OPENING = (
     "stop at the token that begins the next turn, 257 <|im_start|> "
     "(the template writes no end of turn)"
 )
+PARTS_ONLY = (
+    "{%- for m in messages %}<|im_start|>{{ m.role }}{% for p in m.content %}"
+    "{{ p.text + '' }}{% endfor %}<|im_end|>{% endfor %}"
+)
 WRITES_NONE = "stop at the end of a turn: the template writes no token at the end of a turn"
 
 
@@ -39,8 +45,22 @@ WRITES_NONE = "stop at the end of a turn: the template writes no token at the en
         (say(), True, f"yes: {ALL} {CLOSING}"),
         (generation(eos_token_id=256), False, f"no: transformers does not {CLOSING}"),
         (CASES["EOS_TURN_PRIMER_IN_STOP_SET"], True, f"yes: {ALL} {OPENING}"),
+        # Of two markers that always end a turn, an engine needs one.
+        (CLOSED_TWICE, True, f"yes: {ALL} {CLOSING}"),
+        # A marker that follows only the last turn is not the end of others: Phi-3.
+        (
+            both(
+                ending("{%- if not add_generation_prompt %}<|endoftext|>{% endif %}"),
+                *(each(eos_token_id=256) for each in (generation, config)),
+                say(eos_token="<|endoftext|>"),
+            ),
+            False,
+            f"no: {ALL} do not {CLOSING}",
+        ),
+        # Idefics3 and LLaVA-NeXT take only lists of parts, and vLLM gives them no other content.
+        (template(PARTS_ONLY), True, f"yes: {ALL} {CLOSING}"),
         (template("{{ messages | length }}"), None, f"unknown whether {ALL} {WRITES_NONE}"),
-        (say(chat_template=None), None, "there is no chat template"),
+        (say(chat_template=None), None, "there is no chat template that can be read"),
         (template(CHATML + "{% for"), None, "the template cannot be read, line 1: "),
         (template("{{ raise_exception('not today') }}"), None, "not today"),
         (
@@ -62,6 +82,10 @@ def test_the_answer_is_yes_no_or_unknown(
     assert report.stops_at_end_of_turn is stops
     assert answer in report.answer
     assert ("EOS_TERMINATOR_NOT_STOPPED" in report.codes) == (stops is False)
+
+
+def test_a_marker_that_closes_a_turn_begins_none(tmp_path: Path) -> None:
+    assert is_turn_marker_eos(control(CLOSED_TWICE).write(tmp_path)) == []
 
 
 def test_an_unknown_id_may_be_the_end_of_the_turn(tmp_path: Path) -> None:

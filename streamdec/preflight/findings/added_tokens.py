@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from streamdec.folders.tokenizer_config import ROLES, content_of
 from streamdec.preflight.preflight_report import RULES, Evidence, Finding, Severity, shown
@@ -12,6 +12,8 @@ from streamdec.preflight.view import View
 _CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"
+_EXTRA = ("extra_special_tokens", "additional_special_tokens")
+"""The keys of special tokens without a role, the new one and the old one."""
 _MOST = 50
 """Pieces of evidence that one finding shows; it says how many there are."""
 _MARKER = re.compile(r"<\|[^|<>\s{}'\"]{1,64}\|>|<｜[^｜<>\s{}'\"]{1,64}｜>")
@@ -107,8 +109,7 @@ def _shape(view: View) -> Iterator[Finding]:
 
 def _extra(view: View) -> Iterator[Finding]:
     tokens = view.tokens
-    keys = ("extra_special_tokens", "additional_special_tokens")
-    extra, additional = ((key, *tokens.said.get(key, (None, _CONFIG))) for key in keys)
+    extra, additional = ((key, *tokens.said.get(key, (None, _CONFIG))) for key in _EXTRA)
     key, value, source = extra
     if isinstance(value, list):
         below = any(engine.may_have_transformers_4 for engine in view.engines)
@@ -133,12 +134,6 @@ def _extra(view: View) -> Iterator[Finding]:
     yield from _finding("EXTRA_SPECIAL_NOT_SKIPPED", unskipped)
 
 
-def _called_special(said: Mapping[str, object]) -> list[str]:
-    """Return what is listed as special without a role, under the new key or the old."""
-    extra, additional = said.get("extra_special_tokens"), said.get("additional_special_tokens")
-    return [*_names(extra), *_names(additional)]
-
-
 def _names(listed: object) -> list[str]:
     values = list(listed.values()) if isinstance(listed, dict) else listed
     return [t for value in values if (t := content_of(value))] if isinstance(values, list) else []
@@ -154,9 +149,10 @@ def _map(view: View) -> Iterator[Finding]:
             if here != there:
                 differing.append(Evidence(_MAP, f"/{name}", value={_MAP: here, _CONFIG: there}))
     if tokens.has_decoder:
-        named, listed = set(_called_special(tokens.config)), _called_special(tokens.special_map)
-        if listed and set(listed) != named:
-            value = {_MAP: shown(listed), _CONFIG: shown(sorted(named))}
+        files = (tokens.config, tokens.special_map)
+        named, listed = ([t for key in _EXTRA for t in _names(file.get(key))] for file in files)
+        if listed and set(listed) != set(named):
+            value = {_MAP: shown(listed), _CONFIG: shown(sorted(set(named)))}
             differing.append(Evidence(_MAP, value=value, note="further special tokens"))
     stale = "SPECIAL_TOKENS_MAP_STALE"
     yield from _finding(stale if tokens.has_decoder else "SPECIAL_TOKENS_MAP_OVERRIDES", differing)
