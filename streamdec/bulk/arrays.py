@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamdec.bulk.column import blocks, column_of, in_row, lists, plain
+from streamdec.bulk.column import blocks, column_of, lists, naming, plain
 from streamdec.bulk.gather import gather_for
 from streamdec.bulk.stopped_rows import STOPPED, StoppedRows
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
@@ -128,6 +128,6 @@ class _Rows:
         found = []
         places = pc.indices_nonzero(is_missing).to_pylist()
         for row, token_ids in zip(places, lists(column.filter(is_missing)), strict=True):
-            with in_row(first_row + row):
+            with naming(f"row {first_row + row}"):
                 found.append(self._tokenizer.decode(token_ids, skip_special_tokens=self._skip))
         return pc.replace_with_mask(texts, is_missing, pa.array(found, texts.type)), unknown

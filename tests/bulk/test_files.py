@@ -202,6 +202,14 @@ def test_memory_does_not_grow_with_the_file(
     assert most(1_500) < 1.6 * most(160)
 
 
+@pytest.mark.usefixtures("small")
+def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    table = pa.table({"token_ids": [[0]] * 20, "image": [f"{i:0400}" for i in range(20)]})
+    source = written(tmp_path / "in.parquet", table)
+    blocks = [*decode_files([(source, tmp_path / "out.parquet")], DECODER)]
+    assert {block.size for _, block in blocks} == {2}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES[:2])
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, suffix: str) -> None:
     resource = pytest.importorskip("resource", reason="Windows has no limits of resources")
@@ -226,6 +234,27 @@ def test_an_interrupted_file_leaves_nothing(tmp_path: Path, suffix: str) -> None
     source = written(tmp_path / f"in{suffix}")
     with pytest.raises(KeyboardInterrupt):
         decoded(source, then=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+class Slow(BulkDecoder):
+    """Needs long for all blocks but the first, and then writes a file."""
+
+    done: Path
+
+    def decode(self, batch: Any, first_row: int = 0) -> tuple[Any, int]:
+        if first_row:
+            time.sleep(20)
+            self.done.touch()
+        return super().decode(batch, first_row)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_interruption_does_not_wait_for_the_other_processes(tmp_path: Path) -> None:
+    source, slow = written(tmp_path / "in.parquet"), Slow(TOKENIZER)
+    slow.done = tmp_path / "done"
+    with closing(decode_files([(source, tmp_path / "out.parquet")], slow, workers=2)) as blocks:
+        next(blocks)
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
