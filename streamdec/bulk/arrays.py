@@ -32,8 +32,8 @@ def decode_arrow(
     ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a table of them.
 
     Args:
-        array: an array of lists of integers of any kind: list, large_list, fixed_size_list,
-            list_view, dictionary-encoded, sliced or chunked. A null row is null in the result.
+        array: lists of integers of any kind: list, large_list, fixed_size_list, list_view, tensors
+            of one dimension, dictionary-encoded, sliced or chunked. A null row stays null.
         tokenizer: the tokenizer. If its tokens are always the same bytes, as in most language
             models, a table is built on first use, in a few tenths of a second.
         conditions: the stop conditions of all rows. Or give their parts as ``stops``.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions
 from streamdec.bulk import BulkDecoder, batches, decode_arrow
-from streamdec.errors import SourceError, TokenizerLoadError
+from streamdec.errors import SourceError
 from tests.cli.running import LIBRARY, TOKENIZER
 
 IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Useful.\nUser: what")]
@@ -118,9 +117,3 @@ def test_something_else_than_a_table_is_reported() -> None:
 def test_bad_options_are_reported_at_once(options: dict[str, Any], told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         BulkDecoder(**{"tokenizer": TOKENIZER, **options})
-
-
-def test_a_missing_tokenizer_is_reported_when_it_is_needed(tmp_path: Path) -> None:
-    decoder = BulkDecoder(tmp_path / "none")
-    with pytest.raises(TokenizerLoadError, match="none"):
-        decoder(TABLE)

@@ -436,27 +436,11 @@ def test_a_folder_becomes_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (out / "A.JSONL").read_text() != "mine"
 
 
-def test_a_slash_at_the_end_names_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = written(tmp_path / "in.jsonl")
-    done = bulk(monkeypatch, source, f"{tmp_path}/new/")
-    assert (done.status, done.err) == (0, "")
-    assert len(content(tmp_path / "new" / "in.jsonl")) == 120
-
-
-@pytest.mark.parametrize("name", ["absent", "absent.jsonl", "absent.csv"])
-def test_a_missing_input_is_named(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    done = bulk(monkeypatch, tmp_path / name, tmp_path / "out")
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("Error: [Errno 2] No such file or directory: ")
-    assert name in done.err
-
-
 def test_options_of_stops_and_of_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    """And a slash at the end of the output, which names a folder."""
+    source, target = tmp_path / "in.jsonl", tmp_path / "new" / "in.jsonl"
     source.write_text('{"token_ids": [5, 4000000, 7], "text": "old"}\n')
-    done = bulk(monkeypatch, source, target, "--max-tokens=2", "--prefix=new_")
+    done = bulk(monkeypatch, source, f"{target.parent}/", "--max-tokens=2", "--prefix=new_")
     assert (done.status, done.err) == (0, "")
     assert done.out.endswith("; 1 unknown id\n")
     [row] = content(target)
