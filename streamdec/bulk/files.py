@@ -142,17 +142,14 @@ def _mapped(decoder: BulkDecoder, workers: int) -> Iterator[Decoding]:
     with end, ProcessPoolExecutor(workers, processes, _begin, (decoder, end)) as pool, held:
 
         def decoded(blocks: Iterator[Block]) -> Iterator[DecodedBlock]:
+            # They are not cancelled at the end: a pool fails if a cancelled one loses its worker.
             waiting: deque[Future[DecodedBlock]] = deque()
-            try:
-                for block in blocks:
-                    waiting.append(pool.submit(_decoded_here, block))
-                    if len(waiting) > 2 * workers:
-                        yield waiting.popleft().result()
-                while waiting:
+            for block in blocks:
+                waiting.append(pool.submit(_decoded_here, block))
+                if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
-            finally:
-                for each in waiting:
-                    each.cancel()
+            while waiting:
+                yield waiting.popleft().result()
 
         yield decoded
 

@@ -74,7 +74,8 @@ def test_the_schema_is_known_before_any_row() -> None:
 def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
     with pytest.raises(
-        SourceError, match=r"already; choose other names .* the option prefix, such as 'new_'$"
+        SourceError,
+        match=r"^there is a column 'finish_reason' already; .* the option prefix, such as 'new_'$",
     ):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
     decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
@@ -89,10 +90,6 @@ def test_a_missing_or_doubled_column_is_reported() -> None:
         SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose "
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
-    with pytest.raises(SourceError, match=r"^there is a column 'token_index' already"):
-        BulkDecoder(TOKENIZER, conditions=STOPS)(
-            TABLE.rename_columns(["id", "token_ids", "token_index"])
-        )
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
     with pytest.raises(SourceError, match=r"^several columns are called 'token_ids'; rename the o"):
         BulkDecoder(TOKENIZER)(twice)
