@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamdec.bulk.column import blocks, column_of, in_row, lists, plain
+from streamdec.bulk.column import blocks, column_of, lists, naming, plain
 from streamdec.bulk.gather import gather_for
 from streamdec.bulk.stopped_rows import STOPPED, StoppedRows
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
@@ -32,8 +32,8 @@ def decode_arrow(
     ``unread_tokens`` and ``unknown_tokens``. The guide "Decode a dataset" has a table of them.
 
     Args:
-        array: an array of lists of integers of any kind: list, large_list, fixed_size_list,
-            list_view, dictionary-encoded, sliced or chunked. A null row is null in the result.
+        array: lists of integers of any kind: list, large_list, fixed_size_list, list_view, tensors
+            of one dimension, dictionary-encoded, sliced or chunked. A null row stays null.
         tokenizer: the tokenizer. If its tokens are always the same bytes, as in most language
             models, a table is built on first use, in a few tenths of a second.
         conditions: the stop conditions of all rows. Or give their parts as ``stops``.
@@ -128,6 +128,6 @@ class _Rows:
         found = []
         places = pc.indices_nonzero(is_missing).to_pylist()
         for row, token_ids in zip(places, lists(column.filter(is_missing)), strict=True):
-            with in_row(first_row + row):
+            with naming(f"row {first_row + row}"):
                 found.append(self._tokenizer.decode(token_ids, skip_special_tokens=self._skip))
         return pc.replace_with_mask(texts, is_missing, pa.array(found, texts.type)), unknown

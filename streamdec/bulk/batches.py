@@ -13,9 +13,10 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from streamdec.bulk.arrays import decoded
+from streamdec.bulk.column import naming
 from streamdec.bulk.stopped_rows import STOPPED
 from streamdec.core.conditions import StopConditions, StopOptions, conditions_of
-from streamdec.errors import SourceError, TokenIdError
+from streamdec.errors import SourceError
 from streamdec.loading.factory import load_tokenizer
 from streamdec.locks import Lock
 from streamdec.protocols import Decoder
@@ -84,9 +85,6 @@ class BulkDecoder:
         self._skip = skip_special_tokens
         self._conditions = conditions
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.column!r}, {self._tokenizer!r:.80}>"
-
     @property
     def tokenizer(self) -> Decoder:
         """The tokenizer, loaded at first use. Raises the errors of ``load_tokenizer``."""
@@ -110,8 +108,7 @@ class BulkDecoder:
             first_row: the number of the first row, in errors.
 
         Raises:
-            SourceError: the batch does not have the column of ids, or already has a column with
-                the name of a new one.
+            SourceError: the column of ids is missing, or a new column exists already.
             TokenIdError: as for ``decode_arrow``. The message names the column.
             TypeError: ``batch`` is neither a table nor a record batch.
         """
@@ -120,12 +117,9 @@ class BulkDecoder:
             hint = "batch_format='pyarrow' of Ray or with_format('arrow') of datasets gives one"
             raise TypeError(f"expected a pyarrow Table or RecordBatch, got {kind}; {hint}")
         self.check_columns(batch.schema.names)
-        ids = batch.column(self.column)
-        try:
-            found, unknown = decoded(ids, self.tokenizer, self._skip, self._conditions, first_row)
-        except TokenIdError as error:
-            message = f"column {self.column!r}: {error}"
-            raise type(error)(message, error.token_id, error.index) from None
+        ids, tokenizer = batch.column(self.column), self.tokenizer
+        with naming(f"column {self.column!r}"):
+            found, unknown = decoded(ids, tokenizer, self._skip, self._conditions, first_row)
         new = [found] if self._conditions is None else found.flatten()
         for name, values in zip(self.columns, new, strict=True):
             batch = batch.append_column(name, values)

@@ -1,7 +1,6 @@
 """A column of token ids: an Arrow array of lists.
 
-In: any kind of Arrow array of lists. Out: a ``LargeListArray`` of uint32, without nulls. Errors
-name the row and the index in it.
+In: any Arrow array of lists. Out: a ``LargeListArray`` of uint32, no nulls. Errors name the row.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ def column_of(array: Any, first_row: int = 0) -> pa.LargeListArray:
     Raises TokenIdError if ``array`` is not an array of lists of integers, or for a null or an id
     out of range in a row. Errors count rows from ``first_row``.
     """
-    array = plain(array)
-    if pa.types.is_null(array.type):  # the type of a column without values
-        array = array.cast(pa.list_(pa.int64()))
     expected = f"expected lists of integers (such as list<int32>), got an array of {array.type}"
     try:
+        array = plain(array)
+        if pa.types.is_null(array.type):  # the type of a column without values
+            array = array.cast(pa.list_(pa.int64()))
         sizes = pc.list_value_length(array)
     except pa.ArrowNotImplementedError:
         raise TokenIdError(expected, None, None) from None
@@ -52,11 +51,16 @@ def column_of(array: Any, first_row: int = 0) -> pa.LargeListArray:
 
 
 def plain(array: Any) -> Any:
-    """Return ``array`` without extension types and dictionaries."""
-    if isinstance(array, pa.ExtensionArray):
+    """Return ``array`` without extension types and dictionaries, and tensors of ids as lists."""
+    if isinstance(array, pa.ExtensionArray) and len(getattr(array.type, "shape", ())) < 2:
         return plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
         return plain(array.dictionary_decode())
+    if pa.types.is_struct(array.type) and [each.name for each in array.type] == ["data", "shape"]:
+        # Tensors of different sizes, of Ray or of Arrow's specification.
+        dimensions = pc.list_value_length(pc.struct_field(array, "shape"))
+        if pc.all(pc.equal(dimensions, 1), min_count=0).as_py():
+            return plain(pc.struct_field(array, "data"))
     return array
 
 
@@ -112,10 +116,10 @@ def sums(array: Any) -> Any:
 
 
 @contextmanager
-def in_row(row: int) -> Iterator[None]:
-    """Return a context in which errors of streamdec begin with ``row``."""
+def naming(what: object) -> Iterator[None]:
+    """Return a context in which errors of streamdec begin with ``what``."""
     try:
         yield
     except StreamdecError as error:
-        error.args = (f"row {row}: {error.args[0]}", *error.args[1:])
+        error.args = (f"{what}: {error.args[0]}", *error.args[1:])
         raise

@@ -19,14 +19,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from streamdec.bulk.batches import BulkDecoder
+from streamdec.bulk.column import naming
 from streamdec.bulk.formats import SUFFIXES, Block, DecodedBlock, decoded_block, opened, suffix_of
-from streamdec.errors import SourceError, StreamdecError
+from streamdec.errors import SourceError
 
 PART_SUFFIX = ".streamdec-part"
 """The suffix of an incomplete file. Its name begins with a dot, so readers of folders skip it."""
@@ -86,18 +88,16 @@ def check_files(pairs: Iterable[tuple[Path, Path]], *, overwrite: bool) -> None:
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """Name the file ``path`` in errors of streamdec and of Arrow."""
-    try:
-        yield
-    except StreamdecError as error:
-        error.args = (f"{path}: {error.args[0]}", *error.args[1:])
-        raise
-    except BrokenExecutor as error:
-        message = f"{path}: a worker process has ended, perhaps for want of memory"
-        raise SourceError(f"{message}; use fewer workers") from error
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise SourceError(f"{path}: {' '.join(str(error).split())}") from error
+    with naming(path):
+        try:
+            yield
+        except BrokenExecutor as error:
+            message = "a worker process has ended, perhaps for want of memory; use fewer workers"
+            raise SourceError(message) from error
+        except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise SourceError(" ".join(str(error).split())) from error
 
 
 @contextmanager
@@ -137,20 +137,19 @@ def _mapped(decoder: BulkDecoder, workers: int) -> Iterator[Decoding]:
         return
     # Arrow has threads, so forks are not safe.
     processes = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, processes, _begin, (decoder,)) as pool:
+    end, held = processes.Pipe(duplex=False)
+    # Closing ``held`` ends the workers, also in the middle of a block.
+    with end, ProcessPoolExecutor(workers, processes, _begin, (decoder, end)) as pool, held:
 
         def decoded(blocks: Iterator[Block]) -> Iterator[DecodedBlock]:
+            # They are not cancelled at the end: a pool fails if a cancelled one loses its worker.
             waiting: deque[Future[DecodedBlock]] = deque()
-            try:
-                for block in blocks:
-                    waiting.append(pool.submit(_decoded_here, block))
-                    if len(waiting) > 2 * workers:
-                        yield waiting.popleft().result()
-                while waiting:
+            for block in blocks:
+                waiting.append(pool.submit(_decoded_here, block))
+                if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
-            finally:
-                for each in waiting:
-                    each.cancel()
+            while waiting:
+                yield waiting.popleft().result()
 
         yield decoded
 
@@ -159,18 +158,17 @@ _its_decoder: BulkDecoder
 """The decoder of a worker process."""
 
 
-def _begin(decoder: BulkDecoder) -> None:
+def _begin(decoder: BulkDecoder, end: Connection) -> None:
     global _its_decoder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the first process, which ends this
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_wait_for, args=(end,), daemon=True).start()
     _its_decoder = decoder
 
 
-def _end_with_parent() -> None:
-    """End this process if the first one was killed; it would wait for blocks forever."""
-    first = multiprocessing.parent_process()
-    assert first is not None
-    first.join()
+def _wait_for(end: Connection) -> None:
+    """End this process when the first one closes its side of the pipe, or was killed."""
+    with suppress(EOFError, OSError):
+        end.recv_bytes()
     os._exit(1)
 
 

@@ -87,7 +87,7 @@ def _tables(reader: Any) -> Iterator[Block]:
     """Yield tables of about BLOCK_BYTES from a file of Parquet."""
     held: list[Any] = []
     first = rows = size = 0
-    for batch in reader.iter_batches(BATCH_ROWS):
+    for batch in _batches(reader):
         held.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if size >= BLOCK_BYTES:
@@ -97,14 +97,21 @@ def _tables(reader: Any) -> Iterator[Block]:
         yield Block(pa.Table.from_batches(held).combine_chunks(), first)
 
 
+def _batches(reader: Any) -> Iterator[Any]:
+    """Yield the rows of a file of Parquet; fewer at a time where they are large, as images are."""
+    for number in range(reader.num_row_groups):
+        group = reader.metadata.row_group(number)
+        fitting = BLOCK_BYTES * group.num_rows // max(group.total_byte_size, 1)
+        yield from reader.iter_batches(min(max(fitting, 1), BATCH_ROWS), [number])
+
+
 def _lines(file: Any) -> Iterator[Block]:
     """Yield lines of JSONL."""
     lines: list[bytes] = []
     first, size = 1, 0
     while line := file.readline(MOST_LINE_BYTES + 1):
         if len(line) > MOST_LINE_BYTES:
-            number = first + len(lines)
-            raise SourceError(f"line {number}: longer than {MOST_LINE_BYTES:,} bytes")
+            raise SourceError(f"line {first + len(lines)}: longer than {MOST_LINE_BYTES:,} bytes")
         lines.append(line if size or first > 1 else line.removeprefix(codecs.BOM_UTF8))
         size += len(line)
         if size >= BLOCK_BYTES:

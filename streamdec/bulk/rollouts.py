@@ -1,9 +1,7 @@
 """``decode_rollouts`` turns generated token ids into a :class:`Rollout` per row.
 
-The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
-(:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
-rows whose prompt changes their text, small batches, batches with ids that cannot be decoded, and
-batches with ``spans``.
+Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed.
+A StopSequenceDecoder decodes the other ones, and rows whose prompt changes their text.
 """
 
 from __future__ import annotations
@@ -208,7 +206,7 @@ def _of_column(
         return {}
     skip = options.skip_special_tokens
     stopped, table = StoppedRows(tokenizer, conditions, skip), table_for(tokenizer, options)
-    if not stopped.gathers:
+    if stopped.gather is None:
         return {}
     rows = dict(enumerate(ids))
     try:

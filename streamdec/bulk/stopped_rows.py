@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamdec.bulk.column import cut, flat, in_row, integers, lists
+from streamdec.bulk.column import cut, flat, integers, lists, naming
 from streamdec.bulk.gather import gather_for
 from streamdec.bulk.row import StoppedRow, decoded_row
 from streamdec.chunks import FinishReason, StopMatch, StopReason
@@ -70,12 +70,8 @@ class StoppedRows:
             if named is not None and named.hidden and not conditions.include_stop_str_in_output:
                 self._ends[token_id] = named.reason
         is_simple = not (stops.patterns or stops.has_sections)
-        self._gather = gather_for(tokenizer, skip) if is_simple else None
-
-    @property
-    def gathers(self) -> bool:
-        """Whether most rows are decoded without a decoder."""
-        return self._gather is not None
+        self.gather = gather_for(tokenizer, skip) if is_simple else None
+        """None if a decoder must decode each row."""
 
     def decode(self, column: pa.LargeListArray, first_row: int) -> tuple[Any, int]:
         """Return an array of STOPPED, and the number of unknown ids in ``column``.
@@ -92,20 +88,20 @@ class StoppedRows:
         rest = [row for row, each in enumerate(found) if each is None]
         rows = lists(column.take(pa.array(rest, pa.int64())))
         for row, token_ids in zip(rest, rows, strict=True):
-            with in_row(first_row + row):
+            with naming(f"row {first_row + row}"):
                 self._decoder.reset()
                 found[row] = decoded_row(self._decoder, token_ids)
         return [row for row in found if row is not None]
 
     def _gathered(self, column: pa.LargeListArray) -> list[StoppedRow | None]:
         """Return the rows whose text can be gathered; None for each other row."""
-        if self._gather is None:
+        if self.gather is None:
             return [None] * len(column)
         ends = self._ends_of(column)
         kept = cut(column, [end.place if end else 0 for end in ends])
-        texts, sums = self._gather.texts(kept)
+        texts, sums = self.gather.texts(kept)
         sums, starts = integers(sums), integers(flat(kept)[1])
-        unknown = integers(self._gather.unknown_tokens(kept, self._decoder.tokenizer))
+        unknown = integers(self.gather.unknown_tokens(kept, self._decoder.tokenizer))
         found: list[StoppedRow | None] = []
         for row, (end, text) in enumerate(zip(ends, texts.to_pylist(), strict=True)):
             if end is None or text is None:
@@ -130,8 +126,8 @@ class StoppedRows:
         The stop is at code points ``start`` to ``end`` of the row's ``text``. ``sums`` are those of
         the sizes of its tokens.
         """
-        assert self._gather is not None
-        most, stripped = self._gather.most_stripped, sums[-1] - sums[0] - len(text.encode())
+        assert self.gather is not None
+        most, stripped = self.gather.most_stripped, sums[-1] - sums[0] - len(text.encode())
         if most is None or not 0 <= stripped <= most:
             return None
         byte_start, byte_end = len(text[:start].encode()), len(text[:end].encode())

@@ -123,7 +123,7 @@ def _pairs(source: Path, named: str) -> Iterator[tuple[Path, Path]]:
         raise SourceError(f"{target} is a file; the files of a folder go into a folder")
     paths = [path for path in _files(source, target.resolve()) if suffix_of(path)]
     if not paths:
-        raise SourceError(f"{source}: no files ({', '.join(SUFFIXES)}) in this folder")
+        raise SourceError(f"{source}: no files ({', '.join(SUFFIXES)}); links are not followed")
     for path in paths:
         output = target / path.relative_to(source)
         for folder in output.relative_to(target).parents:

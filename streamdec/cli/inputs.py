@@ -52,11 +52,11 @@ class Input:
     def ids(self) -> Iterator[list[int]]:
         """Yield the token ids of plain input, each time those that arrived.
 
-        Raises SourceError for a word that is not a token id.
+        Byte order marks are left out. Raises SourceError for a word that is not a token id.
         """
         place, unfinished = 0, b""
         while chunk := self._stream.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]
-            *words, unfinished = re.split(rb"[\s,]", unfinished + chunk)
+            *words, unfinished = re.split(rb"[\s,]|\xef\xbb\xbf", unfinished + chunk)
             unfinished = unfinished[:_LONGEST_WORD]
             ids = [*self._parsed([word for word in words if word], place)]
             place += len(ids)

@@ -138,6 +138,9 @@ ARRAYS: dict[str, Any] = {
     "a dictionary of rows": pa.DictionaryArray.from_arrays([2, 0, None, 1, 2], pa.array(ROWS[2:5])),
     "a dictionary that has a null": pa.DictionaryArray.from_arrays([0, 1, 0], pa.array(ROWS[:2])),
     "dictionaries of ids": pa.ListArray.from_arrays([0, 2, 3], OF_IDS),
+    "tensors of different sizes": pa.array(
+        [row and {"data": row, "shape": [len(row)]} for row in (ROWS[0], None, ROWS[4])]
+    ),
     "nulls": pa.nulls(3),
     "rows without a value": pa.array([[], None, []]),
     "no rows": pa.array([], pa.list_(pa.int32())),
@@ -147,6 +150,7 @@ ARRAYS: dict[str, Any] = {
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
 def test_each_kind_of_array_and_its_slices(array: Any) -> None:
     storage = getattr(array, "storage", array).to_pylist()
+    storage = [row["data"] if isinstance(row, dict) else row for row in storage]
     expected = decoded(TOKENIZER, storage)
     assert texts(array) == expected
     assert decode_arrow(array, TOKENIZER).type == pa.large_string()
@@ -166,6 +170,9 @@ def test_chunks_stay_as_they_are() -> None:
 
 # --- errors ---------------------------------------------------------------------------------------
 
+SQUARES = pa.nulls(1, pa.fixed_shape_tensor(pa.int64(), [2, 2]))
+SQUARE = pa.array([{"data": [1, 2, 3, 4], "shape": [2, 2]}])
+
 
 @pytest.mark.parametrize(
     ("array", "kind"),
@@ -177,6 +184,9 @@ def test_chunks_stay_as_they_are() -> None:
         (pa.array([["1"]]), "list<item: string>"),
         (pa.array([[[1]]]), "list<item: list<item: int64>>"),
         (pa.array([{"a": 1}]), "struct<a: int64>"),
+        (pa.array([{"data": [1], "shape": ""}]), "struct<data: list<item: int64>, shape: string>"),
+        (SQUARES, "extension<arrow.fixed_shape_tensor[value_type=int64, shape=[2,2]]>"),
+        (SQUARE, "struct<data: list<item: int64>, shape: list<item: int64>>"),
     ],
     ids=str,
 )

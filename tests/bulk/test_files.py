@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,18 @@ def test_memory_does_not_grow_with_the_file(
     assert most(1_500) < 1.6 * most(160)
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("images", "most"), [(range(20), 2), ([0] * 20, 7)])
+def test_large_rows_are_read_a_few_at_a_time(
+    tmp_path: Path, images: Iterable[int], most: int
+) -> None:
+    """Also those that are small in the file, because they are equal."""
+    table = pa.table({"token_ids": [[0]] * 20, "image": [f"{i:0400}" for i in images]})
+    source = written(tmp_path / "in.parquet", table)
+    blocks = [*decode_files([(source, tmp_path / "out.parquet")], DECODER)]
+    assert max(block.size for _, block in blocks) == most
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES[:2])
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, suffix: str) -> None:
     resource = pytest.importorskip("resource", reason="Windows has no limits of resources")
@@ -226,6 +238,27 @@ def test_an_interrupted_file_leaves_nothing(tmp_path: Path, suffix: str) -> None
     source = written(tmp_path / f"in{suffix}")
     with pytest.raises(KeyboardInterrupt):
         decoded(source, then=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+class Slow(BulkDecoder):
+    """Needs long for all blocks but the first, and then writes a file."""
+
+    done: Path
+
+    def decode(self, batch: Any, first_row: int = 0) -> tuple[Any, int]:
+        if first_row:
+            time.sleep(20)
+            self.done.touch()
+        return super().decode(batch, first_row)
+
+
+@pytest.mark.usefixtures("small")
+def test_an_interruption_does_not_wait_for_the_other_processes(tmp_path: Path) -> None:
+    source, slow = written(tmp_path / "in.parquet"), Slow(TOKENIZER)
+    slow.done = tmp_path / "done"
+    with closing(decode_files([(source, tmp_path / "out.parquet")], slow, workers=2)) as blocks:
+        next(blocks)
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
@@ -296,9 +329,13 @@ def test_a_killed_run_is_continued(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ('{"token_ids": [0], "text": ""}', "there is a column 'text' already"),
         ('{"token_ids": [0], "x": NaN}', "NaN is not a number of JSON"),
         ('{"token_ids": [0], "x": ' + "[" * 100_000, "not JSON that can be read"),
+        (" " * 100_051, "longer than 100,050 bytes"),
     ],
 )
-def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, line: str, told: str) -> None:
+def test_a_bad_line_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, told: str
+) -> None:
+    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 100_050)
     source = tmp_path / "in.jsonl"
     source.write_text('{"token_ids": [0]}\n\n' + line)
     with pytest.raises(StreamdecError) as raised:
@@ -327,14 +364,6 @@ def test_a_file_of_another_format_is_named(tmp_path: Path, suffix: str) -> None:
     source = tmp_path / f"in{suffix}"
     source.write_bytes(b"\xff\xfe not such a file")
     with pytest.raises(SourceError, match=rf"^{source}: "):
-        decoded(source)
-
-
-def test_a_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MOST_LINE_BYTES", 50)
-    source = tmp_path / "in.jsonl"
-    source.write_text('{"token_ids": [0]}\n' + " " * 51)
-    with pytest.raises(SourceError, match=r"in.jsonl: line 2: longer than 50 bytes"):
         decoded(source)
 
 
@@ -407,27 +436,11 @@ def test_a_folder_becomes_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (out / "A.JSONL").read_text() != "mine"
 
 
-def test_a_slash_at_the_end_names_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = written(tmp_path / "in.jsonl")
-    done = bulk(monkeypatch, source, f"{tmp_path}/new/")
-    assert (done.status, done.err) == (0, "")
-    assert len(content(tmp_path / "new" / "in.jsonl")) == 120
-
-
-@pytest.mark.parametrize("name", ["absent", "absent.jsonl", "absent.csv"])
-def test_a_missing_input_is_named(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    done = bulk(monkeypatch, tmp_path / name, tmp_path / "out")
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("Error: [Errno 2] No such file or directory: ")
-    assert name in done.err
-
-
 def test_options_of_stops_and_of_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    """And a slash at the end of the output, which names a folder."""
+    source, target = tmp_path / "in.jsonl", tmp_path / "new" / "in.jsonl"
     source.write_text('{"token_ids": [5, 4000000, 7], "text": "old"}\n')
-    done = bulk(monkeypatch, source, target, "--max-tokens=2", "--prefix=new_")
+    done = bulk(monkeypatch, source, f"{target.parent}/", "--max-tokens=2", "--prefix=new_")
     assert (done.status, done.err) == (0, "")
     assert done.out.endswith("; 1 unknown id\n")
     [row] = content(target)

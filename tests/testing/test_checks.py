@@ -487,10 +487,5 @@ def test_a_byte_level_tokenizer_of_any_tokens() -> None:
     assert whole_text(subject, given, skip_special_tokens=False) == "a\ufffd<s>\ufffd\ufffd"
 
 
-def test_the_small_tokenizers_have_ids_of_every_kind() -> None:
-    for name, subject in SUBJECTS.items():
-        assert subject.words, name
-        assert subject.skipped, name
-        assert subject.unknown, name
-        assert subject.is_foreseeable, name
-        assert len(subject.byte_ids) == (0 if name == "wordpiece" else 256)
+def test_the_small_tokenizers_have_words_and_skipped_ids() -> None:
+    assert all(subject.words and subject.skipped for subject in SUBJECTS.values())
