@@ -60,6 +60,16 @@ class Fast:
         return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
 
 
+class Processor:
+    """A processor of transformers, for texts and images."""
+
+    def __init__(self, tokenizer: Fast) -> None:
+        self.tokenizer = tokenizer
+
+    def decode(self, *args: Any, **kwargs: Any) -> str:
+        return self.tokenizer.decode(*args, **kwargs)
+
+
 Read = Callable[[Any, list[int]], tuple[Any, str]]
 """From a tokenizer and ids: the tokenizer that decoded, and the text."""
 
@@ -150,9 +160,9 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
 def test_an_object_is_wrapped_once() -> None:
     library = ZOO["byte_level_trained"]()
     fast = Fast(library)
-    wrapper = DecodeStream(library).tokenizer
+    wrapper = DecodeStream(Processor(fast)).tokenizer
     assert isinstance(wrapper, HuggingFaceTokenizer)
-    for each in (library, fast, wrapper, Fast(library)):
+    for each in (library, Processor(fast), fast, wrapper, Fast(library)):
         assert StopSequenceDecoder(each).tokenizer is wrapper
     assert DecodeStream(ZOO["byte_level_trained"]()).tokenizer is not wrapper
 

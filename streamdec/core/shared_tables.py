@@ -154,13 +154,14 @@ _lock = Lock()
 def tokenizer_for(given: Any) -> Any:
     """Return the tokenizer with which streams of ``given`` decode.
 
-    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer`` and for a fast tokenizer of
-    transformers: the same one each time, until tokens are added. Other objects are returned as
-    they are.
+    It is a HuggingFaceTokenizer for a ``tokenizers.Tokenizer``, and for a fast tokenizer or a
+    processor of transformers: the same one each time, until tokens are added. Other objects are
+    returned as they are.
     """
     if id(given) in _compiled:
         return given
-    inner = getattr(given, "backend_tokenizer", given)
+    held = getattr(given, "tokenizer", given)  # that of a processor
+    inner = getattr(held, "backend_tokenizer", held)
     if type(inner).__module__.partition(".")[0] not in _LIBRARIES:
         return given
     if isinstance(inner, type) or not hasattr(inner, "get_added_tokens_decoder"):
@@ -176,7 +177,7 @@ def tokenizer_for(given: Any) -> Any:
             if found is None or inner.id_to_token(found.next_id) != found.next_text:
                 size: int = inner.get_vocab_size(with_added_tokens=False)
                 next_id = max(size, max(inner.get_added_tokens_decoder(), default=-1) + 1)
-                found = _Wrapped(_wrapper(given, inner), next_id, inner.id_to_token(next_id))
+                found = _Wrapped(_wrapper(held, inner), next_id, inner.id_to_token(next_id))
                 kept[key] = found
                 for oldest in [*_untracked][:-_MOST_UNTRACKED]:
                     del _untracked[oldest]
@@ -184,10 +185,10 @@ def tokenizer_for(given: Any) -> Any:
     return wrapper if given is inner or _decodes_alike(given, wrapper) else given
 
 
-def _wrapper(given: Any, inner: Any) -> Any:
-    """Return the HuggingFaceTokenizer of ``given``, or ``inner`` if it has none."""
+def _wrapper(held: Any, inner: Any) -> Any:
+    """Return the HuggingFaceTokenizer of ``held``, or ``inner`` if it has none."""
     try:
-        return import_module(_BACKEND).HuggingFaceTokenizer(given)
+        return import_module(_BACKEND).HuggingFaceTokenizer(held)
     except (TypeError, TokenizerLoadError):
         return inner
 
