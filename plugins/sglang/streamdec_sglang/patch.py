@@ -42,6 +42,7 @@ _EXPECTED = {
         "decoded_text_chunks",
     ],
     (schedule_batch, "Req", "_check_str_based_finish"): ["self", "new_accepted_len"],
+    (schedule_batch, "Req", "_stop_match_tail_len"): ["self", "new_accepted_len"],
     (schedule_batch, "Req", "check_match_stop_str_prefix"): ["self"],
     (schedule_batch, "Req", "init_incremental_detokenize"): ["self"],
 }
