@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import partial
@@ -84,10 +85,30 @@ def test_the_variable_and_the_version(
 ) -> None:
     found = engine.version if version == "the tried one" else version
     monkeypatch.setenv(engine.plugin.SWITCH, switch)
-    monkeypatch.setattr(engine.patch, "version", lambda _: found or 1 / 0)
+    monkeypatch.setattr(engine.plugin, "version", lambda _: found or 1 / 0)
     engine.plugin.register()
     assert is_on(engine) is expected
     assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("switch", "told"), [("", "not with 0.99.1: it does nothing"), ("on", "could not be set up")]
+)
+def test_a_version_without_a_module_is_left_alone(
+    engine: SimpleNamespace,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    switch: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv(engine.plugin.SWITCH, switch)
+    monkeypatch.setattr(engine.plugin, "version", lambda _: "0.99.1")
+    monkeypatch.delattr(engine.plugin, "patch")
+    monkeypatch.setitem(sys.modules, engine.patch.__name__, None)
+    engine.plugin.register()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert told in line
+    assert not is_on(engine)
 
 
 def test_classes_of_another_shape_are_left_alone(
@@ -194,6 +215,7 @@ def test_your_own_markers(on: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) 
         ("", ["<think>"], "", "a ValueError"),
         ("", 3, "", "a TypeError"),
         ("", [1.5, 2], "", "a TypeError"),
+        ("", [f"{n}" for n in range(66)], "", "a ValueError"),
         ("", None, "think", "must be auto or a list"),
         ("", None, '["<think>"]', "must be auto or a list"),
         ("", None, '["a", "a"]', "must be auto or a list"),

@@ -111,6 +111,13 @@ def test_the_beginning_of_a_stop_is_withheld(engine: SimpleNamespace) -> None:
     assert withheld == [*[True] * len(owl), False]
 
 
+def test_a_stop_is_withheld_while_sglang_may_find_it(engine: SimpleNamespace) -> None:
+    """It never does here: the stop has four tokens, and it looks at two."""
+    stop, length, withheld = ended(request(engine, ["🦉"]), encoded("a🦉bcd"))
+    assert (stop, length) == (None, None)
+    assert withheld == [*[False] * len(encoded("🦉")), True, True, False, False]
+
+
 def test_ids_that_came_without_a_check_are_read(engine: SimpleNamespace) -> None:
     """As on another worker, which gets a request with its first ids."""
     ids = encoded("x\nUs") + encoded("er: y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from streamdec import StopConditions
+from streamdec.core.stop_sets import MAX_SETS_SIZE
 from tests.plugins.stand_ins import (
     PLUGINS,
     VLLM,
@@ -268,6 +271,19 @@ def test_vllm_decodes_a_request_that_cannot_begin(
     monkeypatch.setattr(on.ours.Detokenizer, "_hand_over", lambda _: 1 / 0)
     assert outcome(on, [encoded("one two")], stop="two").text == ""
     assert "a request gets no more text" in log.text
+
+
+def test_long_stops_are_not_kept_after_their_requests(on: SimpleNamespace) -> None:
+    """Stop sets are, up to a size."""
+
+    def num_kept() -> int:
+        gc.collect()
+        return sum(type(each) is StopConditions for each in gc.get_objects())
+
+    before = num_kept()
+    for number in range(12):
+        outcome(on, [encoded("a")], stop=[f"{number} {'x' * (MAX_SETS_SIZE // 4)}"])
+    assert num_kept() <= before + 4
 
 
 @pytest.mark.parametrize("bad", [-1, 2**70, "x", None])

@@ -9,6 +9,7 @@ It puts hooks on some methods: in the detokenizer process each request then has 
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 
 __all__ = [
     "FIELD",
@@ -69,9 +70,20 @@ def register() -> None:
     from streamdec_sglang.logs import logger
 
     try:
+        found = version("sglang")
+        if found not in TRIED and switch not in ("on", "1", "true", "yes"):
+            logger.warning(
+                "streamdec-sglang %s was tried with SGLang %s and not with %s: it does nothing. "
+                "Install a newer streamdec-sglang, or set %s=on to use it anyway.",
+                __version__,
+                ", ".join(TRIED),
+                found,
+                SWITCH,
+            )
+            return
+        # Another version may not have the modules that this one imports.
         from streamdec_sglang import patch
 
-        is_forced = switch in ("on", "1", "true", "yes")
-        patch.apply(is_forced=is_forced, with_stops=stops not in _OFF)
+        patch.apply(with_stops=stops not in _OFF)
     except Exception:
         logger.exception("streamdec-sglang could not be set up; SGLang decodes as without it")

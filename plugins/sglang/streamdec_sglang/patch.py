@@ -16,7 +16,7 @@ from sglang.srt.managers import detokenizer_manager, schedule_batch
 from sglang.srt.managers.io_struct import BatchTokenIDOutput
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-from streamdec_sglang import SWITCH, TRIED, __version__
+from streamdec_sglang import __version__
 from streamdec_sglang.detokenizer import FIELDS, decode_batch
 from streamdec_sglang.logs import logger
 from streamdec_sglang.stops import equip, trim_matched_stop
@@ -42,6 +42,7 @@ _EXPECTED = {
         "decoded_text_chunks",
     ],
     (schedule_batch, "Req", "_check_str_based_finish"): ["self", "new_accepted_len"],
+    (schedule_batch, "Req", "_stop_match_tail_len"): ["self", "new_accepted_len"],
     (schedule_batch, "Req", "check_match_stop_str_prefix"): ["self"],
     (schedule_batch, "Req", "init_incremental_detokenize"): ["self"],
 }
@@ -50,33 +51,21 @@ _EXPECTED = {
 _is_applied = False
 
 
-def apply(*, is_forced: bool, with_stops: bool = True) -> None:
-    """Register the hooks, if this version of SGLang is known.
+def apply(*, with_stops: bool) -> None:
+    """Register the hooks, if SGLang's classes have the expected methods, parameters and fields.
 
     Args:
-        is_forced: a version that was not tried is enough, if its classes look the same.
         with_stops: whether the scheduler's search for stop strings is changed, too.
     """
     global _is_applied
     if _is_applied:
-        return
-    found = version("sglang")
-    if found not in TRIED and not is_forced:
-        logger.warning(
-            "streamdec-sglang %s was tried with SGLang %s and not with %s: it does nothing. "
-            "Install a newer streamdec-sglang, or set %s=on to use it anyway.",
-            __version__,
-            ", ".join(TRIED),
-            found,
-            SWITCH,
-        )
         return
     unlike = _difference()
     if unlike:
         logger.error(
             "streamdec-sglang %s does not know SGLang %s (%s): it does nothing.",
             __version__,
-            found,
+            version("sglang"),
             unlike,
         )
         return

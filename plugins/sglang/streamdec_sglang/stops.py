@@ -149,6 +149,20 @@ class CheckedReq(Req):  # type: ignore[misc]
         return ids, num_prompt_ids
 
 
+class _LateReq(CheckedReq):
+    """A request with a stop that SGLang's own code does not find, or finds a few tokens later."""
+
+    def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
+        is_found: bool = Req._check_str_based_finish(self, new_accepted_len)
+        return is_found
+
+    def check_match_stop_str_prefix(self) -> bool:
+        """Return whether the stop is among the ids that SGLang looks at, or another one begins."""
+        num_after = len(self.output_ids) - self.streamdec_read
+        is_seen: bool = num_after < self._stop_match_tail_len(1)
+        return is_seen or bool(Req.check_match_stop_str_prefix(self))
+
+
 class _HandedOverReq(Req):  # type: ignore[misc]
     """A request that SGLang checks after an error. Stops that were ignored may be in its text."""
 
@@ -233,7 +247,9 @@ def _hand_over(request: CheckedReq, error: Exception | None) -> None:
     """Let SGLang's own code check ``request`` from now on."""
     request.__class__ = _HandedOverReq if request.streamdec_markers else Req
     request.streamdec = None
-    if error is not None:
+    if error is None:
+        request.__class__ = _LateReq
+    else:
         is_expected = isinstance(error, _UnsupportedError)
         message = str(error) if is_expected else f"after a {type(error).__name__}"
         say_once(

@@ -34,6 +34,7 @@ if not SHARED.exists():
     pytest.skip(f"no real tokenizers in {SHARED}", allow_module_level=True)
 sglang_on_cpu.load()
 
+import streamdec_sglang  # noqa: E402
 from sglang.srt.plugins.hook_registry import HookRegistry  # noqa: E402
 from streamdec_sglang import SWITCH, TRIED, detokenizer, logs, patch, register  # noqa: E402
 
@@ -146,7 +147,7 @@ def test_a_version_that_was_tried_is_changed_once(hooks: list[str]) -> None:
 def test_another_version_is_changed_only_on_request(
     switch: str, hooks: list[str], monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(patch, "version", lambda _: "0.6.0")
+    monkeypatch.setattr(streamdec_sglang, "version", lambda _: "0.6.0")
     monkeypatch.setenv(SWITCH, switch)
     register()
     assert hooks == ([patch.TARGET, patch.REQUEST, patch.TRIM] if switch else [])
@@ -168,7 +169,7 @@ def test_classes_that_look_different_are_never_changed(
 def test_an_error_while_registering_is_logged(
     hooks: list[str], monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(patch, "version", lambda _: 1 / 0)
+    monkeypatch.setattr(streamdec_sglang, "version", lambda _: 1 / 0)
     register()
     assert hooks == []
     assert lines(said) == ["streamdec-sglang could not be set up; SGLang decodes as without it"]

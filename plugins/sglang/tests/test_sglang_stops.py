@@ -43,6 +43,18 @@ def test_no_part_of_a_stop_is_sent_before_it_is_found(name: str) -> None:
     assert leaks([made.script(draw) for _ in range(300)], made.tokenizer) == 0
 
 
+@pytest.mark.parametrize(("is_stock", "expected"), [(True, "🦉🦉 of ow"), (False, "🦉")])
+def test_a_stop_that_sglang_finds_late_is_not_sent(is_stock: bool, expected: str) -> None:
+    """The ids that SGLang looks at begin inside a character, so bytes after it are not one."""
+    tokenizer = sglang_on_cpu.tokenizer("phi-3-vision")
+    ids = tokenizer.encode("🦉🦉 of owls.", add_special_tokens=False)
+    script = Script([1], [[each] for each in ids], params={"stop": ["\nUser: b", "🦉 of"]})
+    given = sglang_on_cpu.batches({"a": script}, tokenizer, is_stock=is_stock)
+    decode = sglang_on_cpu.stock() if is_stock else None
+    texts = sglang_on_cpu.run(sglang_on_cpu.make_manager(tokenizer), given, decode)
+    assert "".join(texts["a"]) == expected
+
+
 @pytest.mark.parametrize("is_stock", [True, False])
 def test_no_part_of_a_stop_is_sent_of_a_request_that_does_not_stream(is_stock: bool) -> None:
     """SGLang sends its ids at each 50th token, also those of the beginning of a stop."""

@@ -9,6 +9,7 @@ vLLM's own class for the others.
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 
 __all__ = [
     "FIELD",
@@ -58,9 +59,22 @@ def register() -> None:
     from streamdec_vllm.logs import logger
 
     try:
+        found = version("vllm")
+        is_tried = ".".join(found.split(".")[:2]) in TRIED
+        if not is_tried and switch not in ("on", "1", "true", "yes"):
+            logger.warning(
+                "streamdec-vllm %s was tried with vLLM %s and not with %s: it does nothing. "
+                "Install a newer streamdec-vllm, or set %s=on to use it anyway.",
+                __version__,
+                ", ".join(TRIED),
+                found,
+                SWITCH,
+            )
+            return
+        # Another version may not have the modules that this one imports.
         from streamdec_vllm import patch
 
-        patch.apply(is_forced=switch in ("on", "1", "true", "yes"))
+        patch.apply()
     except Exception:
         logger.exception("streamdec-vllm could not be set up; vLLM decodes as it does without it")
 

@@ -11,7 +11,6 @@ What differs from vLLM's own class, and why, is in the README.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,17 +25,15 @@ from streamdec import (
     Chunk,
     FinishedError,
     HuggingFaceTokenizer,
-    StopConditions,
     StopSequenceDecoder,
     TokenIdError,
     TokenizerLoadError,
 )
 from streamdec_vllm.logs import say_once, say_why_left
-from streamdec_vllm.reasoning import Pairs, markers_of
+from streamdec_vllm.reasoning import markers_of
 
 __all__ = ["Detokenizer", "why_unsupported"]
 
-NO_CONDITIONS = StopConditions()
 NOTHING = Chunk()
 
 
@@ -75,22 +72,6 @@ def _wrapped(inner: Any) -> Any:
         return inner
 
 
-@lru_cache(maxsize=4_096)
-def _conditions(
-    stop: tuple[str, ...], min_tokens: int, is_visible: bool, markers: Pairs
-) -> StopConditions:
-    """The conditions of a request; the same object for equal ones.
-
-    Decoders share the object.
-    """
-    return StopConditions(
-        stop=stop,
-        min_tokens=min_tokens,
-        include_stop_str_in_output=is_visible,
-        ignore_stops_between=markers,
-    )
-
-
 class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
     """Turns the ids of one request into text, and finds its stop strings.
 
@@ -120,17 +101,19 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
 
     def _begin(self, prompt: Any, min_tokens: int) -> None:
         """Begin to decode after ``prompt``."""
-        stop = self._params.stop or ()
-        stop = (stop,) if isinstance(stop, str) else tuple(stop)
-        conditions = NO_CONDITIONS
-        if stop:
-            markers = markers_of(self._params, self._tokenizer)
-            conditions = _conditions(stop, min_tokens, self._shows_stop, markers)
+        conditions: dict[str, Any] = {}
+        if self._params.stop:
+            conditions = {
+                "stop": self._params.stop,
+                "min_tokens": min_tokens,
+                "include_stop_str_in_output": self._shows_stop,
+                "ignore_stops_between": markers_of(self._params, self._tokenizer),
+            }
         self._decoder = StopSequenceDecoder(
             _decoder_for(self._tokenizer),
-            conditions,
-            prompt,
+            prompt_token_ids=prompt,
             skip_special_tokens=self._params.skip_special_tokens,
+            **conditions,
         )
         self._step = self._decoder.step
 

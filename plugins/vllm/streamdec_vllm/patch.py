@@ -17,7 +17,7 @@ from typing import Any
 from vllm.v1.engine import detokenizer as theirs
 from vllm.v1.engine.input_processor import InputProcessor
 
-from streamdec_vllm import SWITCH, TRIED, __version__
+from streamdec_vllm import SWITCH, __version__
 from streamdec_vllm.detokenizer import Detokenizer, why_unsupported
 from streamdec_vllm.logs import logger, say_once, say_why_left
 from streamdec_vllm.reasoning import note_engine
@@ -39,27 +39,10 @@ _stock: classmethod[Any, Any, Any] | None = None
 _stock_init: Callable[..., None] = InputProcessor.__init__
 
 
-def apply(*, is_forced: bool) -> None:
-    """Exchange the detokenizers, if this version of vLLM is known.
-
-    Args:
-        is_forced: whether to use the plugin with an untested version too, if its classes have the
-            expected methods and parameters.
-    """
+def apply() -> None:
+    """Exchange the detokenizers, if vLLM's classes have the expected methods and parameters."""
     global _stock
     if _stock is not None:
-        return
-    found = version("vllm")
-    is_tried = ".".join(found.split(".")[:2]) in TRIED
-    if not is_tried and not is_forced:
-        logger.warning(
-            "streamdec-vllm %s was tried with vLLM %s and not with %s: it does nothing. "
-            "Install a newer streamdec-vllm, or set %s=on to use it anyway.",
-            __version__,
-            ", ".join(TRIED),
-            found,
-            SWITCH,
-        )
         return
     unlike = _differences()
     if unlike:
@@ -67,7 +50,7 @@ def apply(*, is_forced: bool) -> None:
             "streamdec-vllm %s does not fit vLLM %s (%s): it does nothing. Install the "
             "streamdec-vllm for this vLLM, or set %s=off.",
             __version__,
-            found,
+            version("vllm"),
             unlike,
             SWITCH,
         )

@@ -21,6 +21,8 @@ __all__ = ["Pairs", "markers_of", "note_engine"]
 Pairs = tuple[tuple[str | int, str | int], ...]
 
 AUTO = "auto"
+MAX_PAIRS = 32
+"""The most pairs of markers of a request. Of 10,000, a decoder takes a second."""
 THINKING = {"thinking": True, "enable_thinking": True}
 """Options of a chat template. Without them some parsers are made for answers without reasoning."""
 
@@ -72,10 +74,9 @@ def _pairs(given: Any) -> Pairs:
     flat = [
         each for part in given for each in (part if isinstance(part, (list, tuple)) else [part])
     ]
-    if len(flat) % 2:
-        raise ValueError(
-            f"{FIELD}: expected pairs of an opening and a closing marker, got {given!r:.80}"
-        )
+    if len(flat) % 2 or len(flat) > 2 * MAX_PAIRS:
+        expected = f"at most {MAX_PAIRS} pairs of an opening and a closing marker"
+        raise ValueError(f"{FIELD}: expected {expected}, got {given!r:.80}")
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 

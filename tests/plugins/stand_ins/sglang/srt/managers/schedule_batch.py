@@ -43,9 +43,13 @@ class Req:
         if not self.finished():
             self._check_str_based_finish(new_accepted_len)
 
+    def _stop_match_tail_len(self, new_accepted_len: int) -> int:
+        longest = max(map(len, self.sampling_params.stop_strs))
+        return min(longest + new_accepted_len, len(self.output_ids))
+
     def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
         size, stops = len(self.output_ids), self.sampling_params.stop_strs
-        start = max(size - max(map(len, stops)) - new_accepted_len, 0)
+        start = size - self._stop_match_tail_len(new_accepted_len)
         for stop in stops:
             for length in range(size - new_accepted_len + 1, size + 1):
                 if stop in self.tokenizer.decode(self.output_ids[start:length]):
