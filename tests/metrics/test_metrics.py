@@ -32,12 +32,12 @@ from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics import recorder as recorder_module
 from streamdec.metrics.recorder import OTHER, Record, Recorder
+from tests.hooks.recording import hooked
 from tests.metrics.activity import (
     LETTERS,
     TOKENIZER,
     Samples,
     counted,
-    hooked,
     parsed,
     read,
     samples_of,
