@@ -147,16 +147,6 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-def test_an_object_is_wrapped_once() -> None:
-    library = ZOO["byte_level_trained"]()
-    fast = Fast(library)
-    wrapper = DecodeStream(library).tokenizer
-    assert isinstance(wrapper, HuggingFaceTokenizer)
-    for each in (library, fast, wrapper, Fast(library)):
-        assert StopSequenceDecoder(each).tokenizer is wrapper
-    assert DecodeStream(ZOO["byte_level_trained"]()).tokenizer is not wrapper
-
-
 def test_threads_wrap_an_object_once() -> None:
     library = ZOO["byte_level_trained"]()
     barrier = threading.Barrier(8)
