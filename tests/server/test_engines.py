@@ -120,12 +120,8 @@ async def test_an_engine_that_cannot_be_closed_does_not_hold_its_client(
 def test_an_error_after_the_end_of_an_answer_is_only_logged(
     tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def engine(prompt: list[int], _: Any) -> Any:
-        try:
-            for each in prompt:
-                yield each
-        finally:
-            raise ConnectionError("the worker has gone")
+    def engine(*_: Any) -> Engine:
+        return Engine([40] * 9, close_error=ConnectionError("the worker has gone"))
 
     answer = answer_of(tokenizer, engine, max_tokens=2)
     assert (answer.status_code, answer.json()["usage"]["completion_tokens"]) == (200, 2)
