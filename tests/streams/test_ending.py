@@ -364,11 +364,9 @@ async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> No
 
 # --- pieces of text from an API, up to a stop of a TextStopDecoder --------------------------------
 
-CONDITIONS = StopConditions(stop="\nUser:")
-
 
 def decoder() -> TextStopDecoder:
-    return TextStopDecoder(CONDITIONS)
+    return TextStopDecoder(StopConditions(stop="\nUser:"))
 
 
 async def put_into(texts: list[str], chunks: TextStream[Any]) -> None:
