@@ -66,12 +66,18 @@ def test_a_marker_of_a_prompt_is_found_by_its_id_if_it_has_one(
         assert section_of(decoder) == ("r" if expected else None)
 
 
+def test_the_longest_of_the_markers_that_end_a_prompt_counts() -> None:
+    sections = {"q": ("t>", "a"), "r": ("<t>", "</t>")}
+    decoder = StopSequenceDecoder(Bare(TOKENIZER), prompt_token_ids=[0, 1], sections=sections)
+    assert section_of(decoder) == "r"
+
+
 def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
     told = r"'<\|channel\|>analysis<\|message\|>' contains '<\|channel\|>'.*=False"
     with pytest.warns(StreamdecWarning, match=told):
         StopSequenceDecoder(HARMONY, sections=CHANNEL)
-    marker, options = [0, 3, 1], {"sections": CHANNEL, "skip_special_tokens": False}
-    for prompt, ids in (([], [*marker, 4, 2]), (marker, [4, 2])):
+    options: dict[str, Any] = {"sections": CHANNEL, "skip_special_tokens": False}
+    for prompt, ids in (([], [0, 3, 1, 4, 2]), ([0, 3, 1], [4, 2])):
         decoder = StopSequenceDecoder(HARMONY, prompt_token_ids=prompt, **options)
         assert pieces_of(decoder.step_batch(ids)) == [("r", "Hm.")]
 
