@@ -254,6 +254,7 @@ def ended(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs: A
         ((), {"chunk_by": "token"}, TypeError, "unexpected keyword argument 'chunk_by'"),
         ((), {"eos_token_ids": "x"}, TypeError, "eos_token_ids"),
         (([],), {}, TypeError, "conditions must be StopConditions, not []"),
+        (("ab",), {}, TypeError, "not 'ab'; write stop=..."),
         ((StopConditions(),), {"stop": "a"}, TypeError, "got conditions and stop"),
     ],
 )
