@@ -319,23 +319,6 @@ def bounded(subject: Subject, token_ids: Sequence[int], **options: Any) -> None:
         assert len(json.dumps(stream.snapshot())) <= 600
 
 
-def silent_ids_are_counted(
-    subject: Subject, begun: Sequence[int], silent: Sequence[int], **options: Any
-) -> None:
-    """Tokens without bytes take no memory, also inside a character.
-
-    ``silent`` lead back to the state after ``begun``.
-    """
-    stream = stream_of(subject, **options)
-    stream.step_batch(begun)
-    sizes = []
-    for _ in range(3):
-        stream.step_batch([*silent] * 100)
-        sizes.append(len(json.dumps(stream.snapshot())))
-    digits = 3 * 4  # the counters have more
-    assert sizes[2] <= sizes[0] + digits
-
-
 # --- law 16: nothing lost -------------------------------------------------------------------------
 
 

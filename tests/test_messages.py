@@ -268,10 +268,8 @@ CALLS: dict[type[Exception], list[tuple[Call | list[Call], str]]] = {
             made(StopSequenceDecoder, starts_inside=True),
             "starts_inside needs ignore_stops_between (or, in a stream, sections)",
         ),
-        (opened(stop=""), "an empty stop would match everywhere"),
         (divided({"r": []}), "sections['r'] has no markers"),
         (divided({"r": None}), "sections['r'] has no markers"),
-        (divided({"r": ("a", "a")}), "the opening and the closing marker are both 'a'"),
         (divided({"r": ("a", "b"), "q": ("a", "c")}), "'a' opens two sections"),
         *(
             (

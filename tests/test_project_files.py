@@ -46,16 +46,28 @@ def test_the_python_names_of_a_page_exist(page: Page) -> None:
     assert [name for name in sorted(names) if not _exists(name)] == []
 
 
-@pytest.mark.parametrize("name", [CONTRIBUTING.path, "RELEASING.md", "SECURITY.md", POLICY.path])
+LINK = re.compile(r"""(?:\]\(|\b(?:src|srcset)=")([^")#:\s]*)#?([^"):\s]*)[")]""")
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", CONTRIBUTING.path, "RELEASING.md", "SECURITY.md", POLICY.path]
+)
 def test_the_paths_of_a_page_exist(name: str) -> None:
     text = Page(name).text
     top = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     paths = set(re.findall(rf"(?:^|[`\s(])((?:{top})/[\w./-]*\w)", text))
-    links = set(re.findall(r"\]\(([^)#:]+)", text))
     assert paths
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
-    here = (ROOT / name).parent
-    assert [link for link in sorted(links) if not (here / link).exists()] == []
+    for path, anchor in set(LINK.findall(text)):
+        page = (ROOT / name).parent / path if path else ROOT / name
+        assert page.exists(), path
+        assert not anchor or anchor in _anchors(page), (path, anchor)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", it).strip().lower().replace(" ", "-") for it in headings}
 
 
 def test_the_tests_of_each_engine_exist() -> None:

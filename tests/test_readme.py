@@ -143,17 +143,3 @@ LINK = re.compile(r"""(?:\]\(|\b(?:src|srcset)=")([^"):\s]+)[")]""")
 def _links(text: str) -> list[str]:
     """What it links to within the repository, with the heading."""
     return LINK.findall(text)
-
-
-def _anchors(page: Path) -> set[str]:
-    """The headings of a page, as GitHub names them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", it).strip().lower().replace(" ", "-") for it in headings}
-
-
-def test_the_links_of_the_readme_exist() -> None:
-    for link in {*_links(README.text)}:
-        path, _, anchor = link.partition("#")
-        page = ROOT / (path or README.path)
-        assert page.is_file(), link
-        assert not anchor or anchor in _anchors(page), link

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stop_model import (
-    RELEASE,
     Conditions,
-    Model,
     Plan,
     Section,
     Situation,
@@ -62,31 +59,3 @@ def test_text_that_a_hidden_id_releases_is_before_the_marker_inside_its_characte
         operations=(0, 1, 2, 3),
     )
     compare(situation, Plan())
-
-
-# --- the model itself -----------------------------------------------------------------------------
-
-
-LETTERS = (b"a", b"b", b"\xc3", b"\xa9", b"ab")
-
-
-def model_of(conditions: Conditions, *operations: int) -> Model:
-    return Model(Situation(LETTERS, conditions=conditions, operations=operations))
-
-
-def test_release_outputs_what_is_jailed() -> None:
-    model = model_of(Conditions(stop=("ab",)), 0, RELEASE, 1)
-    assert [model.after(count).text for count in range(4)] == ["", "", "a", "ab"]
-    assert model.after(3).finish_reason is None
-
-
-def test_release_outputs_a_part_of_a_marker() -> None:
-    sections = (Section("r", "ab", "ba"),)
-    situation = Situation(LETTERS, sections=sections, operations=(0, RELEASE, 1, 4, 1, 0, 0))
-    model = Model(situation)
-    seen = [model.after(count) for count in range(8)]
-    assert [each.jailed for each in seen] == ["", "a", "", "", "", "b", "", "a"]
-    assert seen[-1].parts == ((None, "ab"),)
-    assert seen[4].parts == ((None, "ab"),)
-    inside = Model(replace(situation, operations=(4, 0, 0)))
-    assert inside.after(3).parts == (("r", "aa"),)

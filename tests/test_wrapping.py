@@ -60,16 +60,6 @@ class Fast:
         return text.replace(" .", ".") if clean_up_tokenization_spaces is not False else text
 
 
-class Processor:
-    """A processor of transformers, for texts and images."""
-
-    def __init__(self, tokenizer: Fast) -> None:
-        self.tokenizer = tokenizer
-
-    def decode(self, *args: Any, **kwargs: Any) -> str:
-        return self.tokenizer.decode(*args, **kwargs)
-
-
 Read = Callable[[Any, list[int]], tuple[Any, str]]
 """From a tokenizer and ids: the tokenizer that decoded, and the text."""
 
@@ -157,14 +147,11 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-def test_an_object_is_wrapped_once() -> None:
+def test_the_tokenizer_of_a_processor_is_wrapped() -> None:
     library = ZOO["byte_level_trained"]()
     fast = Fast(library)
-    wrapper = DecodeStream(Processor(fast)).tokenizer
-    assert isinstance(wrapper, HuggingFaceTokenizer)
-    for each in (library, Processor(fast), fast, wrapper, Fast(library)):
-        assert StopSequenceDecoder(each).tokenizer is wrapper
-    assert DecodeStream(ZOO["byte_level_trained"]()).tokenizer is not wrapper
+    processor = SimpleNamespace(tokenizer=fast, decode=fast.decode)
+    assert tokenizer_for(processor) is tokenizer_for(library)
 
 
 def test_threads_wrap_an_object_once() -> None:

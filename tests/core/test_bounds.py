@@ -192,14 +192,10 @@ def named_in(table: ByteTable, token_ids: range) -> list[int]:
     return [token_id for token_id in token_ids if table.idle_row[token_id][1] & NAMED]
 
 
-@pytest.fixture
-def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No stop set is kept for a stream that may come."""
-    monkeypatch.setattr(stop_sets, "MAX_SETS", 1)
-
-
-@pytest.mark.usefixtures("few_sets")
-def test_named_ids_are_forgotten_with_the_stop_sets_that_named_them() -> None:
+def test_named_ids_are_forgotten_with_the_stop_sets_that_named_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stop_sets, "MAX_SETS", 1)  # none is kept for a stream that may come
     tokenizer = MockTokenizer.from_tokens([b"%d " % n for n in range(20)])
     table = table_of(tokenizer)
     one = StopSequenceDecoder(tokenizer, StopConditions("x", [3, 4]))

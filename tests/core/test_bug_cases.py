@@ -16,7 +16,6 @@ from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
 from streamdec.testing import BugCase, bug_cases
 from streamdec.testing.expectations import cut_at_stop
 from tests import decoder_laws
-from tests.stop_model import Conditions, Model, Situation
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "bug-cases" / "cases.jsonl"
 """The collection that ours was taken from, where it lies beside the repository."""
@@ -54,21 +53,6 @@ def test_each_grouping_gives_the_text(case: BugCase) -> None:
     assert (decoder.match.stop if decoder.match else None) == case.expected_stop_reason
     cuts = random.Random(case.id).choices(range(size + 1), k=3)
     decoder_laws.chunk_invariance(partial(decoder_of, case), range(size), sorted(cuts))
-
-
-def test_the_oracle_has_the_text_of_each_case(case: BugCase) -> None:
-    decoder, size = decoder_of(case), len(case.tokens)
-    names = ("stop", "visible_stop", "min_tokens")
-    situation = Situation(
-        (*case.tokens, *case.prompt),
-        case.skipped,
-        conditions=Conditions(**{name: getattr(decoder.conditions, name) for name in names}),
-        prompt=tuple(range(size, size + len(case.prompt))),
-        operations=tuple(range(size)),
-    )
-    seen = Model(situation).after(size, flush=case.expected_finish)
-    assert (seen.text, seen.finish_reason) == (case.expected_text, case.expected_finish)
-    assert seen.stop_reason == case.expected_stop_reason
 
 
 def shared_rows() -> Iterator[dict[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamdec import (
     Chunk,
+    HuggingFaceTokenizer,
     MockTokenizer,
     StopConditions,
     StopSequenceDecoder,
@@ -18,9 +19,8 @@ from streamdec import (
     TextStopDecoder,
     load_tokenizer,
 )
-from streamdec.tokenizers import LoadedTokenizer
-from tests.support.files import shared
 from tests.support.wrappers import Bare
+from tests.support.zoo import ZOO
 
 TOKENS = [b"<", b"t>", b"</t>", b"<t>", b"a", b"x<", b"\xc3", b"\xa9", b"b</", b"/t", b"<q>", b">"]
 TOKENIZER = MockTokenizer.from_tokens(TOKENS)
@@ -66,12 +66,20 @@ def test_a_marker_of_a_prompt_is_found_by_its_id_if_it_has_one(
         assert section_of(decoder) == ("r" if expected else None)
 
 
+def test_the_longest_of_the_markers_that_end_a_prompt_counts() -> None:
+    sections = {"q": ("t>", "a"), "r": ("<t>", "</t>")}
+    decoder = StopSequenceDecoder(Bare(TOKENIZER), prompt_token_ids=[0, 1], sections=sections)
+    assert section_of(decoder) == "r"
+
+
 def test_a_marker_with_a_part_that_is_skipped_warns() -> None:
     told = r"'<\|channel\|>analysis<\|message\|>' contains '<\|channel\|>'.*=False"
     with pytest.warns(StreamdecWarning, match=told):
         StopSequenceDecoder(HARMONY, sections=CHANNEL)
-    decoder = StopSequenceDecoder(HARMONY, sections=CHANNEL, skip_special_tokens=False)
-    assert pieces_of(decoder.step_batch([0, 3, 1, 4, 2])) == [("r", "Hm.")]
+    options: dict[str, Any] = {"sections": CHANNEL, "skip_special_tokens": False}
+    for prompt, ids in (([], [0, 3, 1, 4, 2]), ([0, 3, 1], [4, 2])):
+        decoder = StopSequenceDecoder(HARMONY, prompt_token_ids=prompt, **options)
+        assert pieces_of(decoder.step_batch(ids)) == [("r", "Hm.")]
 
 
 FALLBACK = MockTokenizer.from_tokens(
@@ -150,9 +158,6 @@ def test_sections_start_like_the_conditions_of_the_same_markers(
         assert section_of(decoder) == ("r" if prompt and starts_inside is None else None)
 
 
-THINK = ("<think>", "</think>")
-
-
 @pytest.mark.parametrize(
     ("marker", "spelling"),
     [
@@ -170,46 +175,34 @@ def test_a_text_that_is_part_of_another_token_too_is_searched_in_the_text(
     assert decoder.feed([1, 2]).text == "ax"
 
 
-# Those that keep "<think>" and letters as they are.
-NAMES = (
-    *("chatglm3", "claude-2", "deepseek-coder", "deepseek-v3", "gpt2"),
-    *("llama-2-normalized-specials", "mistral-7b-v0.1", "phi-2", "phi-3-vision"),
-    *("qwen3", "whisper-tiny", "yi"),
+# The first has no token for a marker, the second one for "<think>".
+@pytest.mark.parametrize(
+    "tokenizer",
+    [load_tokenizer("demo"), HuggingFaceTokenizer(ZOO["byte_level_trained"]())],
+    ids=["demo", "trained"],
 )
-
-
-@pytest.fixture(
-    scope="module",
-    params=[path for name in NAMES for path in shared(f"{name}/tokenizer.json")],
-    ids=lambda path: path.parent.name,
-)
-def real(request: pytest.FixtureRequest) -> LoadedTokenizer:
-    path: Path = request.param
-    return load_tokenizer(path, fast="off")
-
-
 @pytest.mark.parametrize(
     ("prompt", "answer", "expected"),
     [
         ("Hi", "No. STOP it", "No. "),
         ("Hi <think>\n", "a STOP b</think> c STOP d", "a STOP b</think> c "),
         ("Hi <think>a</think>", "b STOP c", "b "),
-        ("Hi", "<think>STOP</think>b<think>STOP</think> c STOP d", None),
+        ("<think>a</think>b<think>", "STOP</think>c STOP d", "STOP</think>c "),
+        (
+            "Hi",
+            "<think>STOP</think>b<think>STOP</think>c STOP",
+            "<think>STOP</think>b<think>STOP</think>c ",
+        ),
         ("Hi", "<think>a STOP b", "<think>a STOP b"),
     ],
 )
-def test_prompts_and_answers_of_real_tokenizers(
-    real: LoadedTokenizer, prompt: str, answer: str, expected: str | None
+def test_stops_count_outside_of_the_markers_of_prompts_and_answers(
+    tokenizer: Any, prompt: str, answer: str, expected: str
 ) -> None:
-    prompt_ids = real.encode(prompt, add_special_tokens=False).ids
-    ids = real.encode(answer, add_special_tokens=False).ids
-    conditions = StopConditions("STOP", ignore_stops_between=THINK)
-    decoder = StopSequenceDecoder(real, conditions, prompt_ids)
-    chunks = [decoder.step(token_id) for token_id in ids if not decoder.finished]
-    text = "".join(chunk.text for chunk in (*chunks, decoder.flush()))
-    if expected is None:
-        expected = answer[: answer.rindex("STOP")]
-    assert text.strip() == expected.strip()
+    before, ids = (tokenizer.encode(text).ids for text in (prompt, answer))
+    conditions = StopConditions("STOP", ignore_stops_between=("<think>", "</think>"))
+    decoder = StopSequenceDecoder(tokenizer, conditions, before)
+    assert decoder.feed(ids).text + decoder.flush().text == expected
 
 
 def test_a_tokenizer_may_know_ids_and_have_no_list_of_special_tokens() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import enum
 import json
 import pickle
 import random
@@ -17,11 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder, TokenIdError
-
-
-class Named(enum.IntEnum):
-    SEVEN = 7
-
+from tests.core.test_token_ids import Named
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
 ids = st.integers(0, 2**32 - 1)

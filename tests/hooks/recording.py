@@ -32,10 +32,17 @@ class Recording(Hook):
 
 
 @contextmanager
+def hooked(*hooks: Hook) -> Iterator[None]:
+    removes = [add_hook(hook) for hook in hooks]
+    try:
+        yield
+    finally:
+        for remove in removes:
+            remove()
+
+
+@contextmanager
 def recording() -> Iterator[Recording]:
     hook = Recording()
-    remove = add_hook(hook)
-    try:
+    with hooked(hook):
         yield hook
-    finally:
-        remove()

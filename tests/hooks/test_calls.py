@@ -23,7 +23,7 @@ from streamdec import (
 from streamdec.errors import EncodeError
 from streamdec.hooks import StreamEnded
 from streamdec.metrics import Hook, add_hook
-from tests.hooks.recording import Recording, recording
+from tests.hooks.recording import Recording, hooked, recording
 from tests.streams.engines import Engine, PlainEngine
 from tests.support.zoo import ZOO
 
@@ -189,14 +189,11 @@ def test_an_error_of_a_hook_is_logged_once_and_the_stream_continues(
         def stream_ended(self, event: StreamEnded) -> None:
             raise ZeroDivisionError(event.tokens)
 
-    remove = add_hook(Unseen())
-    try:
-        with recording() as other, caplog.at_level(logging.WARNING, logger="streamdec.hooks"):
-            assert run(stop="STOP") == "ab"
-            assert run() == "abSTOP"
-        assert len(other.streams) == 2
-    finally:
-        remove()
+    caplog.set_level(logging.WARNING, logger="streamdec.hooks")
+    with hooked(Unseen()), recording() as other:
+        assert run(stop="STOP") == "ab"
+        assert run() == "abSTOP"
+    assert len(other.streams) == 2
     (record,) = caplog.records
     assert "Unseen.stream_ended failed" in record.getMessage()
     assert record.exc_info is not None
@@ -211,17 +208,15 @@ class Interrupted(Hook):
 
 
 def test_a_source_is_closed_even_if_a_hook_is_interrupted() -> None:
-    remove, engines = add_hook(Interrupted()), (PlainEngine([0, 1]), Engine([0, 1]))
+    engines = PlainEngine([0, 1]), Engine([0, 1])
 
     async def read() -> None:
         async with stream(engines[1], LETTERS) as chunks:
             await anext(chunks)
 
-    try:
+    with hooked(Interrupted()):
         with pytest.raises(KeyboardInterrupt):
             run(engines[0])
         with pytest.raises(KeyboardInterrupt):
             anyio.run(read)
-        assert [engine.is_closed for engine in engines] == [True, True]
-    finally:
-        remove()
+    assert [engine.is_closed for engine in engines] == [True, True]

@@ -26,7 +26,8 @@ from streamdec import (
     load_tokenizer,
 )
 from streamdec.errors import EncodeError
-from streamdec.metrics import Hook, OpenTelemetryMetrics, PrometheusMetrics, add_hook
+from streamdec.metrics import OpenTelemetryMetrics, PrometheusMetrics
+from tests.hooks.recording import hooked
 from tests.support.wrappers import Decoding
 
 TOKENIZER = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
@@ -111,16 +112,6 @@ class Counted:
     translated: prometheus_client.CollectorRegistry
     """What OpenTelemetry's own exporter makes of its metrics for Prometheus."""
     opentelemetry: InMemoryMetricReader
-
-
-@contextmanager
-def hooked(*hooks: Hook) -> Iterator[None]:
-    removes = [add_hook(hook) for hook in hooks]
-    try:
-        yield
-    finally:
-        for remove in removes:
-            remove()
 
 
 @contextmanager

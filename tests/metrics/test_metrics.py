@@ -32,12 +32,12 @@ from streamdec.hooks import Call, Loaded
 from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, PrometheusMetrics
 from streamdec.metrics import recorder as recorder_module
 from streamdec.metrics.recorder import OTHER, Record, Recorder
+from tests.hooks.recording import hooked
 from tests.metrics.activity import (
     LETTERS,
     TOKENIZER,
     Samples,
     counted,
-    hooked,
     parsed,
     read,
     samples_of,
@@ -53,16 +53,12 @@ streamdec_streams_total huggingface bytes length 4
 streamdec_streams_total huggingface bytes stop 5
 streamdec_streams_total huggingface bytes error 1
 streamdec_streams_total Decoding window length 1
-streamdec_streams_total Decoding window stop 1
 streamdec_stream_tokens_sum huggingface bytes 43
 streamdec_stream_tokens_sum Decoding window 6
 streamdec_stream_chunks_total huggingface bytes 30
 streamdec_stream_characters_total huggingface bytes 33
 streamdec_stream_stops_total huggingface string 1
 streamdec_stream_stops_total huggingface engine 1
-streamdec_stream_stops_total huggingface regex 1
-streamdec_stream_stops_total huggingface token_id 1
-streamdec_stream_stops_total huggingface eos 1
 streamdec_stream_errors_total huggingface OSError 1
 streamdec_stream_unknown_tokens_total huggingface bytes 1
 streamdec_stream_held_tokens_total huggingface bytes 9

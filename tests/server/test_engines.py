@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from starlette.testclient import TestClient
 from streamdec import SourceError
 from streamdec.server import create_app, load_engine, samples
 from tests.streams.engines import Engine
+from tests.support.clients import sent_by
 
 
 def answer_of(tokenizer: Any, engine: Any, **body: Any) -> Any:
@@ -110,33 +110,18 @@ async def test_an_engine_that_cannot_be_closed_does_not_hold_its_client(
 ) -> None:
     monkeypatch.setattr(samples, "CLOSING_SECONDS", 0.05)
     engine = Engine([40] * 9, in_close=asyncio.Event().wait)
-    app, sent = create_app(tokenizer, lambda *_: engine), []
     body = {"prompt": "One", "max_tokens": 2, "stream": stream}
-    messages = [{"type": "http.request", "body": json.dumps(body).encode()}]
-
-    async def receive() -> Any:
-        return messages.pop() if messages else await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers}
-    answering = asyncio.ensure_future(app(scope, receive, send))
+    asked = create_app(tokenizer, lambda *_: engine), "/v1/completions", body
+    answering = asyncio.ensure_future(sent_by(*asked, asyncio.Event().wait))
     await asyncio.wait({answering}, timeout=2)
-    assert answering.done()
-    assert sent[0]["status"] == 200
+    assert answering.result()[0]["status"] == 200
 
 
 def test_an_error_after_the_end_of_an_answer_is_only_logged(
     tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def engine(prompt: list[int], _: Any) -> Any:
-        try:
-            for each in prompt:
-                yield each
-        finally:
-            raise ConnectionError("the worker has gone")
+    def engine(*_: Any) -> Engine:
+        return Engine([40] * 9, close_error=ConnectionError("the worker has gone"))
 
     answer = answer_of(tokenizer, engine, max_tokens=2)
     assert (answer.status_code, answer.json()["usage"]["completion_tokens"]) == (200, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -103,12 +103,8 @@ def test_the_template_or_the_continued_message_says_where_the_answer_begins(
     """A marker in the message of a user does not."""
     template = f"{TEMPLATE}{{% if add_generation_prompt %}}{added}{{% endif %}}"
     tokenizer = tokenizer_in(tmp_path, template)
-
-    async def engine(*_: Any) -> AsyncIterator[int]:
-        for each in tokenizer.encode(answer).ids:
-            yield each
-
-    app = create_app(tokenizer, engine, reasoning_markers=[THINK, ("<plan>", "</plan>")])
+    ids, markers = tokenizer.encode(answer).ids, [THINK, ("<plan>", "</plan>")]
+    app = create_app(tokenizer, lambda *_: ids, reasoning_markers=markers)
     with TestClient(app) as client:
         body: Any = {"messages": [{"role": "user", "content": asked}], "stop": "STOP"}
         message = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
@@ -150,12 +146,9 @@ def test_channels_of_several_special_tokens(tmp_path: Any, is_streamed: bool) ->
     analysis, end, final = (
         f"<|im_start|>{name}<|im_end|>" for name in ("analysis", "end", "final")
     )
-
-    async def engine(*_: Any) -> AsyncIterator[int]:
-        for each in tokenizer.encode(f"{analysis}Hm STOP{end}{final}4 STOP").ids:
-            yield each
-
-    app = create_app(tokenizer, engine, reasoning_markers=[(analysis, f"{end}{final}")])
+    ids = tokenizer.encode(f"{analysis}Hm STOP{end}{final}4 STOP").ids
+    markers = [(analysis, f"{end}{final}")]
+    app = create_app(tokenizer, lambda *_: ids, reasoning_markers=markers)
     with TestClient(app) as client:
         assert chat(client, "?", is_streamed=is_streamed) == ("Hm STOP", "4 ")
 

@@ -364,16 +364,9 @@ async def test_a_stream_that_was_left_or_has_failed_has_no_finish_reason() -> No
 
 # --- pieces of text from an API, up to a stop of a TextStopDecoder --------------------------------
 
-CONDITIONS = StopConditions(stop="\nUser:")
-PIECES = ["It is", None, "", " 42.\nUs", "er: ", "and more"]
-
 
 def decoder() -> TextStopDecoder:
-    return TextStopDecoder(CONDITIONS)
-
-
-def shown(chunks: list[Chunk]) -> list[tuple[str, str | None]]:
-    return [(chunk.text, chunk.finish_reason) for chunk in chunks]
+    return TextStopDecoder(StopConditions(stop="\nUser:"))
 
 
 async def put_into(texts: list[str], chunks: TextStream[Any]) -> None:
@@ -381,24 +374,11 @@ async def put_into(texts: list[str], chunks: TextStream[Any]) -> None:
         texts.append(chunk.text)  # noqa: PERF401 (an error comes after it)
 
 
-ENDED = [("It is", None), (" 42.", None), ("", "stop")]
-
-
-async def test_the_source_is_closed_at_the_stop_and_before_the_last_chunk() -> None:
-    script, stops = Script(PIECES), []
-    chunks: list[Chunk] = []
-    async with wrap(
-        async_generator(script), decoder(), on_stop=lambda: stops.append(len(chunks))
-    ) as reader:
-        async for chunk in reader:
-            assert script.closings == (chunk.finish_reason is not None)
-            chunks.append(chunk)
-    assert shown(chunks) == ENDED
-    assert chunks[-1].stop_reason == "\nUser:"
-    assert script.pulls == 5, "a piece was pulled after the stop"
-    assert stops == [2]
-    assert reader.decoder.match is not None
-    assert reader.decoder.match.start == len("It is 42.")
+async def test_pieces_of_text_are_read_up_to_the_stop() -> None:
+    source = Engine(["It is", None, "", " 42.\nUs", "er: ", "and more"])
+    chunks = await drained(wrap(source, decoder()))
+    assert chunks == [Chunk("It is"), Chunk(" 42."), Chunk("", "stop", "\nUser:")]
+    assert (source.pulls, source.closings) == (5, 1)
 
 
 @pytest.mark.parametrize(

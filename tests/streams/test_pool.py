@@ -292,9 +292,8 @@ class Recording:
 
 
 def pool_with(**sinks: Any) -> DecoderPool:
-    pool = DecoderPool(TOKENIZER)
+    pool = pool_of(*sinks)
     for name, sink in sinks.items():
-        pool.add(name, CONDITIONS)
         if sink is not None:
             pool.attach(name, sink)
     return pool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -68,22 +68,8 @@ async def test_the_text_and_its_end() -> None:
     assert engine.pulls < len(IDS)
 
 
-class AsyncOfClose(PlainEngine):
-    """An asynchronous engine with a plain ``close``."""
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return self.next_output()
-        except IndexError:
-            raise StopAsyncIteration from None
-
-
-@pytest.mark.parametrize("of", [PlainEngine, AsyncOfClose])
-async def test_an_engine_without_aclose_is_closed_by_close(of: Any) -> None:
-    engine = of(IDS * 2)
+async def test_a_plain_engine_is_closed() -> None:
+    engine = PlainEngine(IDS * 2)
     objects = await all_of(TextWorker(lambda _: engine, TOKENIZER).generate({"stop": STOP}))
     assert texts(objects) == EXPECTED
     assert engine.closings == 1

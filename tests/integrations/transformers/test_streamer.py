@@ -252,7 +252,6 @@ def ended(streamer: GenerateStreamer, num_rows: int = 1, *args: Any, **kwargs: A
     [
         ((), {"stopp": "a"}, TypeError, "unexpected keyword argument 'stopp'"),
         ((), {"chunk_by": "token"}, TypeError, "unexpected keyword argument 'chunk_by'"),
-        ((), {"stop": ""}, ValueError, "stop"),
         ((), {"eos_token_ids": "x"}, TypeError, "eos_token_ids"),
         (([],), {}, TypeError, "conditions must be StopConditions, not []"),
         (("ab",), {}, TypeError, "not 'ab'; write stop=..."),

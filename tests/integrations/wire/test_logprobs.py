@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -14,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from streamdec import (
     Chunk,
@@ -33,6 +32,7 @@ from streamdec.trace import Tracer
 from tests import reference
 from tests.integrations.wire.vocabulary import END, TOKENIZER
 from tests.strategies import Subject, running_text, token_ids
+from tests.support.clients import events_in
 from tests.support.wrappers import Bare
 from tests.test_laws import SHARED, subject_named
 
@@ -227,8 +227,7 @@ def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str
         tracker.put(given)
 
 
-@pytest.mark.asyncio
-async def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
+def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
     tokenizer = MockTokenizer.from_tokens([b"Hm", b".</think>Hi", b"!"])
     tracker = LogprobTracker(
         StopSequenceDecoder(
@@ -236,19 +235,9 @@ async def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
         )
     )
     tracker.put([TokenLogprob(token_id, -1.0) for token_id in range(3)])
-    bodies: list[bytes] = []
-
-    async def send(message: Any) -> None:
-        bodies.append(message.get("body", b""))
-
-    async def receive() -> Any:
-        await asyncio.Event().wait()
-
     wire = ChatCompletionEncoder(response_id="chatcmpl-1", model="m", created=0)
     response = EventStreamResponse(wire, wrap([[0, 1, 2]], tracker))
-    await response({"type": "http"}, receive, send)
-    events = [line[6:] for line in b"".join(bodies).decode().splitlines() if line[:7] == "data: {"]
-    given = [json.loads(event)["choices"][0] for event in events]
+    given = [each["choices"][0] for each in events_in(TestClient(response).get("/").text)]
     assert [
         (each["delta"].get("reasoning") or each["delta"].get("content"), shown(each))
         for each in given[1:-1]
