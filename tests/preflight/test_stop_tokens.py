@@ -12,7 +12,7 @@ from streamdec.errors import StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
-from tests.preflight.changes import both, drop, own, say, without
+from tests.preflight.changes import both, drop, file, own, say, without
 from tests.preflight.making import CHATML, control
 from tests.support.files import write_files
 
@@ -69,8 +69,6 @@ def test_each_id_has_its_sources(tmp_path: Path) -> None:
     ("engine", "ids"),
     [
         ("sglang", {257, 258, 260, 261}),
-        ("sglang@0.5.23", {257, 258, 260, 261}),
-        ("sglang@0.5.10", {257, 258}),
         ("sglang@0.5.11", {257, 258}),
         ("vllm", {258}),
     ],
@@ -102,6 +100,22 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
     assert found.ids == set()
     assert found.resolved == bool(said)
     assert ("EOS_MISSING_EVERYWHERE" in inspect(folder).codes) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "severity"),
+    [("GPT2Tokenizer", "<|im_end|>", "info"), ("PreTrainedTokenizerFast", None, "error")],
+)
+def test_vocab_json_has_the_ids_if_a_class_reads_it(
+    name: str, text: str | None, severity: str, tmp_path: Path
+) -> None:
+    change = both(without("tokenizer"), drop("added_tokens_decoder"), say(tokenizer_class=name))
+    vocab = file("vocab.json", {"<|im_end|>": 258, "<|pad|>": "259"})
+    report = inspect(control(both(change, vocab)).write(tmp_path), "vllm", render=False)
+    [stop] = report.stop_tokens.values()
+    assert (stop.texts, stop.resolved) == ({258: text}, text is not None)
+    [missing] = [f for f in report.findings if f.code == "TOKENIZER_JSON_MISSING"]
+    assert missing.severity == severity
 
 
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:
