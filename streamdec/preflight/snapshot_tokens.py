@@ -24,12 +24,10 @@ from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
 
 MAX_ID = 2**32 - 1
-_OTHERS = re.compile(
-    r"(?:tokenizer|spiece|sentencepiece|sentencepiece\.bpe|source|target)\.(?:model|spm|bpe\.model)"
-    r"|tokenizer\.model\.v.*|tekken\.json|vocab\.(?:json|txt|model)|.*\.tiktoken|tiktoken\.model"
-    r"|bpe\.codes"
+_OF_ANY_CLASS = re.compile(r".*\.(?:model|spm|tiktoken)|tokenizer\.model\.v.*|tekken\.json")
+_OF_ONE_CLASS = re.compile(
+    r"vocab(?:-src)?\.json|vocab\.txt|bpe\.codes|byte_maps\.json|prophetnet\.tokenizer"
 )
-_OF_A_CLASS = frozenset(("vocab.json", "vocab.txt", "bpe.codes"))
 
 
 class Role(NamedTuple):
@@ -198,10 +196,10 @@ class Tokens:
 
     @property
     def other_vocabularies(self) -> list[str]:
-        """Other files from which a tokenizer can be made. Some need a class that reads them."""
-        names = (name for name in self.snapshot.names if _OTHERS.fullmatch(name))
+        """Other files from which a tokenizer can be made."""
         has_class = self.folder.chosen.name not in (GENERIC, "remote code")
-        return sorted(name for name in names if has_class or name not in _OF_A_CLASS)
+        kinds = (_OF_ANY_CLASS, _OF_ONE_CLASS) if has_class else (_OF_ANY_CLASS,)
+        return sorted(n for n in self.snapshot.names if any(kind.fullmatch(n) for kind in kinds))
 
     @cached_property
     def bare(self) -> Vocabulary | None:

@@ -20,6 +20,8 @@ _OBJECTS = (
 )
 """Files that engines read and that must be JSON objects."""
 _JSON = "tokenizer.json"
+_WITHOUT_FILES = {"ByT5Tokenizer", "CanineTokenizer", "DiaTokenizer", "PerceiverTokenizer"}
+"""Classes that need no vocabulary: their tokens are bytes or characters."""
 
 _BY_PROBLEM: Mapping[Problem, str] = {
     "json": "FILE_INVALID_JSON",
@@ -57,7 +59,8 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if _JSON not in view.snapshot:
         found = tokens.other_vocabularies or auto_map_of(tokens.config)
-        note = "other files or code make one" if found else "no other file makes a tokenizer"
+        found = found or [*_WITHOUT_FILES & {tokens.folder.chosen.name}]
+        note = "transformers makes one from" if found else "no other file makes a tokenizer"
         others = Evidence(value=found or None, note=note)
         missing = Evidence(_JSON, note="not there")
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
