@@ -100,4 +100,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     @property
     def _role_texts(self) -> Mapping[str, str]:
-        return roles_of(self._given)
+        # A class may name tokens that its vocabulary lacks, as that of Wav2Vec2 does.
+        roles = roles_of(self._given)
+        return {role: text for role, text in roles.items() if text in self._ids_by_name}

@@ -111,6 +111,15 @@ def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> Non
         ours.encode("a b")
 
 
+def test_a_role_whose_token_has_no_id_is_left_out(tmp_path: Path) -> None:
+    """A vocabulary that lacks an id: transformers gives "<s>" that of its last token."""
+    pytest.importorskip("transformers")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
+    write_json(tmp_path / "vocab.json", {"|": 1, "a": 2, "<x>": 3})
+    special = load_tokenizer(tmp_path).special_tokens
+    assert (special.bos_token, special.eos_token) == (None, "</s>")
+
+
 def test_two_ids_may_have_the_same_token(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write_json(tmp_path / CONFIG, {"tokenizer_class": "PerceiverTokenizer", "mask_token": "a"})
