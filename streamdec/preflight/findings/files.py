@@ -60,7 +60,7 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
     if _JSON not in view.snapshot:
         found = tokens.other_vocabularies or auto_map_of(tokens.config)
         found = found or [*_WITHOUT_FILES & {tokens.folder.chosen.name}]
-        note = "transformers makes one from" if found else "no other file makes a tokenizer"
+        note = "transformers may make one from" if found else "no other file makes a tokenizer"
         others = Evidence(value=found or None, note=note)
         missing = Evidence(_JSON, note="not there")
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
