@@ -246,9 +246,10 @@ class Tokens:
         is_read = "tokenizer.json" not in self.snapshot and "vocab.json" in self.other_vocabularies
         found = (is_read and self.snapshot.object("vocab.json")) or {}
         ids = {text: i for text, i in found.items() if is_id(i)}
+        if is_read and self.folder.is_built:
+            return Vocabulary(ids, self.to_add())
         # Of several ids of an added token, the lowest one counts.
-        added = {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
-        return Vocabulary(ids | added)
+        return Vocabulary(ids | {t: i for i, (t, _) in sorted(self.added.items(), reverse=True)})
 
     def text_of(self, token_id: int) -> str | None:
         """Return the text of an id; None if it is unknown."""

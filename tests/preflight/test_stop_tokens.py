@@ -12,7 +12,7 @@ from streamdec.errors import StreamdecWarning
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, find_turns, probe
-from tests.preflight.changes import both, drop, file, own, say, without
+from tests.preflight.changes import both, drop, own, say, without
 from tests.preflight.making import CHATML, control
 from tests.support.files import write_files
 
@@ -103,15 +103,23 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("GPT2Tokenizer", "<|im_end|>"), ("PreTrainedTokenizerFast", None)]
+    ("name", "eos", "texts"),
+    [
+        ("GPT2Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        # GPT-2's class adds its <|endoftext|> first.
+        ("GPT2Tokenizer", "<new>", {2: "<new>", 258: "<|im_end|>"}),
+        ("M2M100Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        ("PreTrainedTokenizerFast", "<|im_end|>", {258: None}),
+    ],
 )
 def test_vocab_json_has_the_ids_if_a_class_reads_it(
-    name: str, text: str | None, tmp_path: Path
+    name: str, eos: str, texts: dict[int, str | None], tmp_path: Path
 ) -> None:
-    change = both(without("tokenizer"), drop("added_tokens_decoder"), say(tokenizer_class=name))
-    vocab = file("vocab.json", {"<|im_end|>": 258, "<|pad|>": "259"})
-    stop = effective_stop_tokens(control(both(change, vocab)).write(tmp_path), "vllm")
-    assert (stop.texts, stop.resolved) == ({258: text}, text is not None)
+    parts = control(without("tokenizer"))
+    parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
+    parts.others["vocab.json"] = {"<|im_end|>": 258, "<|pad|>": "259"}
+    stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
+    assert (stop.texts, stop.resolved) == (texts, None not in texts.values())
 
 
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:
