@@ -69,6 +69,7 @@ def test_each_id_has_its_sources(tmp_path: Path) -> None:
     ("engine", "ids"),
     [
         ("sglang", {257, 258, 260, 261}),
+        ("sglang@0.5.10", {257, 258}),
         ("sglang@0.5.11", {257, 258}),
         ("vllm", {258}),
     ],
