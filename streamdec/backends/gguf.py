@@ -321,7 +321,7 @@ class GGUFTokenizer(BaseTokenizer):
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         encoder = self._working_encoder()
-        return "tokenizers", lambda text: ids_of([text], encoder)
+        return "tokenizers", lambda text: ids_of(self._special.parts(text, ()), encoder)
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:

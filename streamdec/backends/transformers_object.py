@@ -87,10 +87,12 @@ class TransformersTokenizer(BaseTokenizer):
         options = {
             "add_special_tokens": add_special_tokens,
             "split_special_tokens": special == "text",
+            "return_attention_mask": False,  # which fails if the first id is None
         }
         found: list[list[int]] = [guarded(self._given.encode, text, **options) for text in texts]
         if any(None in ids for ids in found):
-            raise EncodeError(f"{self!r} has no token for a part of a text, and no unknown token")
+            what = "has no token for a part of the text, and gives it no unknown token"
+            raise EncodeError(f"{self!r} {what}")
         return found
 
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
@@ -100,4 +102,6 @@ class TransformersTokenizer(BaseTokenizer):
 
     @property
     def _role_texts(self) -> Mapping[str, str]:
-        return roles_of(self._given)
+        # A class may name tokens that its vocabulary lacks, as that of Wav2Vec2 does.
+        roles = roles_of(self._given)
+        return {role: text for role, text in roles.items() if text in self._ids_by_name}

@@ -96,7 +96,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if facts["tokenizer_config_changes"] is not None:
         yield from _change_lines(facts["tokenizer_config_changes"])
     yield "fingerprint", facts["fingerprint"]
-    yield "sha256", report["sha256"] or "unknown: only a part of the file is read"
+    yield "sha256", report["sha256"] or "not computed"
     if report["revision"]:
         yield "revision", report["revision"]
     yield "versions", shared.versions()

@@ -44,7 +44,7 @@ def _stops(stop: StopTokens) -> Iterator[Text]:
     if len(stop.ids) > _MOST_IDS:
         yield Text(f"and {len(stop.ids) - _MOST_IDS} more (--json has them)", "dim")
     for source in stop.unresolved:
-        named = f"{shown_token(source.text)} ({printable(source.file)} has no id)"
+        named = f"{shown_token(source.text)} ({printable(source.file)}, unknown id)"
         yield Text(f"? {named if source.file else 'the EOS token of the tokenizer'}", "red")
     if not stop.ids and stop.resolved:
         yield Text("stops on no token", "bold red")

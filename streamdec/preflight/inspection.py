@@ -85,5 +85,5 @@ def _answer(view: View) -> tuple[bool | None, str]:
         verb = "does not" if len(some) == 1 else "do not"
         return False, f"no: {display_names(some)} {verb} stop at {where}"
     if any(marker.id not in found.ids for found in view.stop.values()):
-        return None, f"unknown whether {names} at {where}: no file has the id of eos_token"
+        return None, f"unknown whether {names} at {where}: the id of eos_token is unknown"
     return True, f"yes: {names} at {where}"

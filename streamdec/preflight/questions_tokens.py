@@ -222,10 +222,8 @@ def _version_4(tokens: Tokens) -> EffectiveTokenizerClass:
         name = _declared_class(data)
         if name:
             found = _class_of_4(name)
-            said = (
-                f"ValueError: Tokenizer class {name} does not exist or is not currently imported."
-            )
-            error = None if found else said
+            said = f"Tokenizer class {name} does not exist or is not currently imported."
+            error = None if found else f"ValueError: {said}"
             return EffectiveTokenizerClass(found, f"{name} is declared", file, error=error)
     # The classes of version 4 for each model type are unknown here. Where version 5 has a class,
     # version 4 had one of the same name.

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.folders.folder_tokens import FolderTokens, Token, added_token, resolve
+from streamdec.folders.tokenizer_class import GENERIC
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.loading import untrusted
 from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
 
 MAX_ID = 2**32 - 1
-_OTHERS = re.compile(
-    r"(?:tokenizer|spiece|sentencepiece|sentencepiece\.bpe|source|target)\.(?:model|spm|bpe\.model)"
-    r"|tokenizer\.model\.v.*|tekken\.json|vocab\.(?:json|txt|model)|.*\.tiktoken|tiktoken\.model"
-    r"|bpe\.codes"
+_OF_ANY_CLASS = re.compile(r".*\.(?:model|spm|tiktoken)|tokenizer\.model\.v.*|tekken\.json")
+_OF_ONE_CLASS = re.compile(
+    r"vocab(?:-src)?\.json|vocab\.txt|bpe\.codes|byte_maps\.json|prophetnet\.tokenizer"
 )
 
 
@@ -197,7 +197,9 @@ class Tokens:
     @property
     def other_vocabularies(self) -> list[str]:
         """Other files from which a tokenizer can be made."""
-        return sorted(name for name in self.snapshot.names if _OTHERS.fullmatch(name))
+        has_class = self.folder.chosen.name not in (GENERIC, "remote code")
+        kinds = (_OF_ANY_CLASS, _OF_ONE_CLASS) if has_class else (_OF_ANY_CLASS,)
+        return sorted(n for n in self.snapshot.names if any(kind.fullmatch(n) for kind in kinds))
 
     @cached_property
     def bare(self) -> Vocabulary | None:
@@ -232,28 +234,28 @@ class Tokens:
         """Each added token after loading: its text, and whether it is special."""
         if self.loaded is not None:
             return dict(sorted(self.loaded.added.items()))
-        special = {role.text for role in self.roles.values()}
-        declared = self.folder.declared.items()
-        return {
-            i: (token.content, token.special or token.content in special)
-            for i, token in sorted(declared)
-        }
+        return {i: (token.content, token.special) for i, token in self.folder.by_id().items()}
 
     def id_of(self, text: str) -> int | None:
         """Return the id of a token's text after loading; None if it is unknown."""
-        return self._first_ids.get(text) if self.loaded is None else self.loaded.id_of(text)
+        return (self.loaded or self._listed).id_of(text)
 
     @cached_property
-    def _first_ids(self) -> dict[str, int]:
-        """Added tokens to the lowest id of each."""
-        return {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
+    def _listed(self) -> Vocabulary:
+        """The tokens of ``vocab.json``, if the class reads it, and the added ones."""
+        is_read = "tokenizer.json" not in self.snapshot and "vocab.json" in self.other_vocabularies
+        found = (is_read and self.snapshot.object("vocab.json")) or {}
+        ids = {text: i for text, i in found.items() if is_id(i)}
+        if is_read and self.folder.is_built:
+            return Vocabulary(ids, self.to_add())
+        # Of several ids of an added token, the lowest one counts.
+        return Vocabulary(ids | {t: i for i, (t, _) in sorted(self.added.items(), reverse=True)})
 
     def text_of(self, token_id: int) -> str | None:
         """Return the text of an id; None if it is unknown."""
         if token_id in self.added:
             return self.added[token_id][0]
-        known = self.loaded or self.bare
-        return None if known is None else known.text_of(token_id)
+        return (self.loaded or self.bare or self._listed).text_of(token_id)
 
 
 def is_id(value: object) -> TypeGuard[int]:

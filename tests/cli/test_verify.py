@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.cli.verify import smallest
 from tests.cli.running import TOKENIZER, run
-from tests.support.files import write_format
+from tests.support.files import LLAMA_TOKENS, small_gguf, write_format
 
 LIBRARIES = {"huggingface": "tokenizers", "tekken": "tiktoken", "gguf": "tokenizers"}
 """The library that encodes files of a format, if it has another name."""
@@ -29,6 +29,17 @@ def test_a_tokenizer_that_encodes_as_its_library(
     result = run(monkeypatch, "verify", path, "--encode")
     assert result.out.endswith(f": 0 with other ids than those of {library}\n")
     assert result.status == 0
+
+
+def test_a_token_that_a_gguf_file_has_for_users_is_no_difference(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    texts, types, scores = map(list, zip(*LLAMA_TOKENS, strict=True))
+    content = small_gguf(tokens=[*texts, "ö"], token_type=[*types, 4], scores=[*scores, 0.0])
+    path = tmp_path / "file.gguf"
+    path.write_bytes(content)
+    result = run(monkeypatch, "verify", str(path), "--encode")
+    assert (result.status, "encoded by gguf: 0 with other" in result.out) == (0, True)
 
 
 def test_other_ids_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

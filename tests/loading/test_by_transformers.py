@@ -107,8 +107,18 @@ def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> Non
     write_json(tmp_path / "vocab.json", {"<pad>": 0, "|": 1, "a": 2})
     ours = load_tokenizer(tmp_path)
     assert ours.encode("a a").ids == (2, 1, 2)
-    with pytest.raises(EncodeError, match="no unknown token"):
-        ours.encode("a b")
+    for text in ("a b", "b a"):
+        with pytest.raises(EncodeError, match="no token for a part of the text"):
+            ours.encode(text)
+
+
+def test_a_role_whose_token_has_no_id_is_left_out(tmp_path: Path) -> None:
+    """A vocabulary that lacks an id: transformers gives "<s>" that of its last token."""
+    pytest.importorskip("transformers")
+    write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
+    write_json(tmp_path / "vocab.json", {"|": 1, "a": 2, "<x>": 3})
+    special = load_tokenizer(tmp_path).special_tokens
+    assert (special.bos_token, special.eos_token) == (None, "</s>")
 
 
 def test_two_ids_may_have_the_same_token(tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ from tests.preflight.changes import (
     METASPACE,
     both,
     config,
+    decoder,
     ending,
     generation,
+    pieces,
     say,
     template,
     without,
@@ -96,7 +98,7 @@ def test_an_unknown_id_may_be_the_end_of_the_turn(tmp_path: Path) -> None:
 
     report = inspect(control(change).write(tmp_path), "vllm")
     assert report.stops_at_end_of_turn is None
-    assert "no file has the id of eos_token" in report.answer
+    assert "the id of eos_token is unknown" in report.answer
 
 
 def test_without_rendering_the_answer_is_unknown(tmp_path: Path) -> None:
@@ -124,11 +126,7 @@ def test_a_folder_of_models_is_refused_with_their_names(tmp_path: Path) -> None:
         inspect(tmp_path)
     with pytest.raises(TokenizerLoadError, match=r"with models in it: kimi, qwen$"):
         effective_stop_tokens(tmp_path, "vllm")
-
-
-def test_a_repository_of_the_hubs_cache_names_its_snapshots(tmp_path: Path) -> None:
     control().write(tmp_path / "models--a--b" / "snapshots" / "0123")
-    (tmp_path / "models--a--b" / "refs").mkdir()
     with pytest.raises(TokenizerLoadError, match=r"with models in it: snapshots/0123$"):
         inspect(tmp_path / "models--a--b")
 
@@ -188,8 +186,22 @@ def test_the_text_of_a_finding_shows_the_difference(
     assert [part for part in parts if part in str(found)] == parts
 
 
+SUFFIXES = both(
+    decoder(type="WordPiece", prefix="##", cleanup=False), pieces(*(f"##{i}" for i in range(20)))
+)
+
+
 @pytest.mark.filterwarnings("ignore:.*a decoder that cannot read the vocabulary")
-def test_a_decoder_that_leaves_signs_is_what_the_library_does(tmp_path: Path) -> None:
-    folder = control(METASPACE).write(tmp_path)
-    assert "DECODER_CANNOT_READ_VOCAB" in inspect(folder, render=False).codes
-    assert load_tokenizer(folder).decode([237, 238]) == "Ġ1Ġ2"
+@pytest.mark.parametrize(
+    ("change", "text", "of_the_file"),
+    [(METASPACE, "Ġ1Ġ2", "Ġ1Ġ2"), (both(SUFFIXES, config(model_type="qwen2")), "##1##2", "##12")],
+)
+def test_a_decoder_that_leaves_signs_is_what_the_library_does(
+    change: Callable[[Parts], object], text: str, of_the_file: str, tmp_path: Path
+) -> None:
+    folder = control(change).write(tmp_path)
+    report = inspect(folder, render=False)
+    [found] = [f for f in report.findings if f.code == "DECODER_CANNOT_READ_VOCAB"]
+    assert load_tokenizer(folder).decode([237, 238]) == text
+    assert load_tokenizer(folder / "tokenizer.json").decode([237, 238]) == of_the_file
+    assert ("tokenizers.Tokenizer.from_file" in found.engines) == (text == of_the_file)

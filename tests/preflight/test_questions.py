@@ -114,8 +114,6 @@ def test_the_beginnings_of_messages_are_found(
     ("asked", "gate"),
     [
         ("TokenizersBackend", ">=5.0"),
-        ("PythonBackend", ">=5.0"),
-        ("SentencePieceBackend", ">=5.0"),
         ("MistralCommonBackend", ">=5.0"),
         ("PreTrainedTokenizerFast", ">=4.0"),
         ("LlamaTokenizer", ">=4.0"),
@@ -124,7 +122,6 @@ def test_the_beginnings_of_messages_are_found(
         ({"tokenizer_class": "TokenizersBackend"}, ">=5.0"),
         ({"tokenizer_class": "TikTokenTokenizer", "auto_map": ["a.TikTokenTokenizer"]}, ">=4.0"),
         ({"tokenizer_class": None}, ">=4.0"),
-        ({}, ">=4.0"),
     ],
 )
 def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:

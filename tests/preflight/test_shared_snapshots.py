@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from streamdec.folders.transformers_facts import facts
 from streamdec.preflight import Report, effective_stop_tokens, inspect
-from tests.preflight.making import SHARED, shared_snapshots
+from tests.preflight.making import shared_snapshots
 
 SNAPSHOTS = {path.name: path for path in shared_snapshots()}
 pytestmark = pytest.mark.thorough
@@ -47,14 +46,3 @@ def test_the_findings_are_those_that_must_be_there(name: str) -> None:
         must.discard("EOS_SOURCES_DISAGREE")
     assert must - report.codes == set()
     assert set(case["must_not"]) & report.codes == set()
-
-
-def test_the_defaults_of_configurations_are_those_that_were_measured() -> None:
-    file = SHARED.parent / "eos_class_defaults.json"
-    types = json.loads(file.read_text("utf-8"))["types"] if file.exists() else {}
-    found = {name: facts().eos_default(name) for name in types}
-    expected = {
-        name: (entry["top"], None if entry["text"] == "none" else entry["text"])
-        for name, entry in types.items()
-    }
-    assert {name: (default.top, default.text) for name, default in found.items()} == expected

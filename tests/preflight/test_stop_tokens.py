@@ -103,6 +103,26 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
     assert ("EOS_MISSING_EVERYWHERE" in inspect(folder).codes) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("name", "eos", "texts"),
+    [
+        ("GPT2Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        # GPT-2's class adds its <|endoftext|> first.
+        ("GPT2Tokenizer", "<new>", {2: "<new>", 258: "<|im_end|>"}),
+        ("M2M100Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        ("PreTrainedTokenizerFast", "<|im_end|>", {258: None}),
+    ],
+)
+def test_vocab_json_has_the_ids_if_a_class_reads_it(
+    name: str, eos: str, texts: dict[int, str | None], tmp_path: Path
+) -> None:
+    parts = control(without("tokenizer"))
+    parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
+    parts.others["vocab.json"] = {"<|im_end|>": 258, "<|pad|>": "259"}
+    stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
+    assert (stop.texts, stop.resolved) == (texts, None not in texts.values())
+
+
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:
     folder = control(both(without("tokenizer"), drop("added_tokens_decoder"))).write(tmp_path)
     assert not effective_stop_tokens(folder, "vllm").resolved

@@ -20,6 +20,8 @@ _OBJECTS = (
 )
 """Files that engines read and that must be JSON objects."""
 _JSON = "tokenizer.json"
+_WITHOUT_FILES = {"ByT5Tokenizer", "CanineTokenizer", "DiaTokenizer", "PerceiverTokenizer"}
+"""Classes that need no vocabulary: their tokens are bytes or characters."""
 
 _BY_PROBLEM: Mapping[Problem, str] = {
     "json": "FILE_INVALID_JSON",
@@ -57,8 +59,9 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if _JSON not in view.snapshot:
         found = tokens.other_vocabularies or auto_map_of(tokens.config)
-        which = "other files" if found else "no other file"
-        others = Evidence(value=found, note=f"{which} with a vocabulary or code")
+        found = found or [*_WITHOUT_FILES & {tokens.folder.chosen.name}]
+        note = "transformers may make one from" if found else "no other file makes a tokenizer"
+        others = Evidence(value=found or None, note=note)
         missing = Evidence(_JSON, note="not there")
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
     else:
@@ -82,23 +85,23 @@ def _decoder(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if tokens.json is None or tokens.bare is None or tokens.folder.is_remote:
         return
-    decoders = [tokens.json.get("decoder")]
+    own = tokens.json.get("decoder")
+    decoders = [own]
     if tokens.folder.is_built:
         # The class has its own decoder; it is None for a class that is not known well.
-        pipeline = tokens.folder.pipeline
-        built = [] if pipeline is None else pipeline["pipelines"]
-        decoders = [parts["decoder"] for _, parts in built]
-    vocabulary = tokens.bare.model
+        built = tokens.folder.pipeline
+        decoders = [parts["decoder"] for _, parts in built["pipelines"]] if built else []
+    vocabulary, rule = tokens.bare.model, RULES["DECODER_CANNOT_READ_VOCAB"]
     for sign, reader in _READERS.items():
         pieces = [text for text in vocabulary if text.startswith(sign)]
         reading = [_reads(decoder, sign, reader) for decoder in decoders]
         if len(pieces) > _SHARE * len(vocabulary) and reading and not any(reading):
             loaded = tokens.folder.chosen.name if tokens.folder.is_built else _JSON
             some = {vocabulary[text]: text for text in pieces[:4]}
-            note = f"the decoder of {loaded} leaves {sign} in texts"
-            yield RULES["DECODER_CANNOT_READ_VOCAB"](
-                Evidence(_JSON, "/model/vocab", ids=some), Evidence(_JSON, "/decoder", note=note)
-            )
+            left = Evidence(note=f"the decoder of {loaded} leaves {sign} in texts")
+            # The last engine reads tokenizer.json without the class.
+            engines = rule.engines[:-1] if _reads(own, sign, reader) else None
+            yield rule(Evidence(_JSON, "/model/vocab", ids=some), left, engines=engines)
 
 
 def _reads(decoder: Any, sign: str, reader: str) -> bool:

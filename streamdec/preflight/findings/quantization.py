@@ -22,18 +22,15 @@ Place = tuple[str, str, dict[str, Any]]
 def quantizations(config: Any) -> list[tuple[str, Any]]:
     """Return each ``quantization_config`` and its dotted path, the outer ones first."""
     found = []
-    level: list[tuple[str, Any]] = [("", config)]
-    while level:
-        following: list[tuple[str, Any]] = []
-        for path, value in level:
-            items = value.items() if isinstance(value, Mapping) else enumerate(value)
-            for key, inner in items:
-                here = f"{path}.{key}" if path else str(key)
-                if key == _KEY and inner:
-                    found.append((here, inner))
-                elif isinstance(inner, dict | list):
-                    following.append((here, inner))
-        level = following
+    places: list[tuple[str, Any]] = [("", config)]
+    for path, value in places:  # which grows
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, inner in items:
+            here = f"{path}.{key}" if path else str(key)
+            if key == _KEY and inner:
+                found.append((here, inner))
+            elif isinstance(inner, dict | list):
+                places.append((here, inner))
     return found
 
 
