@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
-from typing import Any, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast, get_args
 
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import as_sequence
@@ -16,14 +16,13 @@ from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 
 ENDINGS: Mapping[FinishReason, Sequence[str]] = MappingProxyType({
     "stop": (
-        "stop", "eos", "eos_token", "end_id", "stop_words", "end_turn", "stop_sequence",
+        "eos", "eos_token", "end_id", "stop_words", "end_turn", "stop_sequence",
         "tool_calls", "tool_use", "function_call",
     ),
-    "length": ("length", "max_tokens", "model_context_window_exceeded", "repetition"),
-    "content_filter": ("content_filter", "refusal"),
-    "error": ("error",),
+    "length": ("max_tokens", "model_context_window_exceeded", "repetition"),
+    "content_filter": ("refusal",),
 })  # fmt: skip
-"""The words of engines and APIs for each reason. Others (cancelled, timeout) are an abort."""
+"""Other words of engines and APIs for our reasons. The rest (cancelled, timeout) are an abort."""
 NOT_ENDED = {"", "0", "false", "none", "null", "not_finished", "finish_reason_unspecified"}
 """What engines without a None for this field have in it while they generate."""
 
@@ -39,7 +38,8 @@ Parts = tuple[Sequence[Any], str | None, str | int | None]
 def ending(word: str) -> FinishReason:
     """Return the FinishReason for an engine's ``word``, or for ``word: message``."""
     word = word.partition(":")[0].strip().lower()
-    return next((reason for reason, words in ENDINGS.items() if word in words), "abort")
+    reasons: tuple[FinishReason, ...] = get_args(FinishReason)
+    return next((each for each in reasons if word in (each, *ENDINGS.get(each, ()))), "abort")
 
 
 def is_plain(value: object) -> bool:

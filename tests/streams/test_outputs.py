@@ -9,12 +9,12 @@ from collections import UserList, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
 
-from streamdec import Chunk, MockTokenizer, SourceError, StreamdecWarning, iter_chunks
+from streamdec import Chunk, FinishReason, MockTokenizer, SourceError, StreamdecWarning, iter_chunks
 from streamdec.streams.outputs import OutputReader
 from streamdec.streams.reading import MAX_TOKENS_AT_ONCE
 from tests.core.test_token_ids import PandasColumn, PolarsColumn
@@ -200,6 +200,7 @@ class Why(enum.Enum):
 @pytest.mark.parametrize(
     ("word", "reason", "kept"),
     [
+        *((reason, reason, reason) for reason in get_args(FinishReason)),
         ("eos", "stop", "eos"),
         ("tool_use", "stop", "tool_use"),
         ("repetition", "length", "repetition"),
