@@ -147,11 +147,13 @@ def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]
     assert DecodeStream(tokenizer).route == "bytes"
 
 
-def test_the_tokenizer_of_a_processor_is_wrapped() -> None:
+def test_the_tokenizer_of_a_processor_is_wrapped_and_no_others() -> None:
     library = ZOO["byte_level_trained"]()
     fast = Fast(library)
-    processor = SimpleNamespace(tokenizer=fast, decode=fast.decode)
-    assert tokenizer_for(processor) is tokenizer_for(library)
+    attributes = {"tokenizer": fast, "decode": fast.decode}
+    assert tokenizer_for(type("ProcessorMixin", (), attributes)()) is tokenizer_for(library)
+    other = SimpleNamespace(**attributes)
+    assert tokenizer_for(other) is other
 
 
 def test_threads_wrap_an_object_once() -> None:

@@ -94,9 +94,9 @@ def spec_of(
         return spec
     code = "" if declared is None else declared.code
     guessed = [spec for spec in ENCODINGS.values() if any(known in code for known in spec.code)]
-    is_right = not code or (bool(found) and found[0] in guessed)
+    is_known_code = not code or (bool(found) and found[0] in guessed)
     if found := found or guessed:
-        if not is_right:
+        if not is_known_code:
             what = f"auto_map names code of the folder, which is not run: {code!r:.80}"
             how = f"It is taken for that of {found[0].name}, and may give other ids and text"
             warn(f"{name}: {what}. {how}")

@@ -69,7 +69,7 @@ class TransformersTokenizer(BaseTokenizer):
             token = guarded(self._given.convert_ids_to_tokens, token_id)
         except TokenizerLibraryError:
             return None
-        return token if isinstance(token, str) and token != str(self._given.unk_token) else None
+        return token if isinstance(token, str) and token != self._given.unk_token else None
 
     @cached_property
     def fingerprint(self) -> str:

@@ -117,7 +117,8 @@ class BulkDecoder:
             hint = "batch_format='pyarrow' of Ray or with_format('arrow') of datasets gives one"
             raise TypeError(f"expected a pyarrow Table or RecordBatch, got {kind}; {hint}")
         self.check_columns(batch.schema.names)
-        ids, tokenizer = batch.column(self.column), self.tokenizer
+        ids = batch.column(self.column)
+        tokenizer = self.tokenizer  # its errors are not about the column
         with naming(f"column {self.column!r}"):
             found, unknown = decoded(ids, tokenizer, self._skip, self._conditions, first_row)
         new = [found] if self._conditions is None else found.flatten()

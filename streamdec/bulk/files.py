@@ -137,12 +137,12 @@ def _mapped(decoder: BulkDecoder, workers: int) -> Iterator[Decoding]:
         return
     # Arrow has threads, so forks are not safe.
     processes = multiprocessing.get_context("spawn")
-    end, held = processes.Pipe(duplex=False)
-    # Closing ``held`` ends the workers, also in the middle of a block.
-    with end, ProcessPoolExecutor(workers, processes, _begin, (decoder, end)) as pool, held:
+    end, kept_open = processes.Pipe(duplex=False)
+    # Closing ``kept_open`` ends the workers, also in the middle of a block.
+    with end, ProcessPoolExecutor(workers, processes, _begin, (decoder, end)) as pool, kept_open:
 
         def decoded(blocks: Iterator[Block]) -> Iterator[DecodedBlock]:
-            # They are not cancelled at the end: a pool fails if a cancelled one loses its worker.
+            # Waiting blocks are not cancelled: the pool fails if the worker of one ends.
             waiting: deque[Future[DecodedBlock]] = deque()
             for block in blocks:
                 waiting.append(pool.submit(_decoded_here, block))

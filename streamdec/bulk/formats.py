@@ -28,7 +28,7 @@ SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 BLOCK_BYTES = 2**24
 """The size of a block in memory; its text has about the same size."""
 BATCH_ROWS = 2**8
-"""The rows that are read from Parquet at a time, to find the end of a block."""
+"""The most rows that are read from Parquet at a time, to find the end of a block."""
 MOST_LINE_BYTES = 2**26
 """The longest line of JSONL."""
 

@@ -1,7 +1,9 @@
 """``decode_rollouts`` turns generated token ids into a :class:`Rollout` per row.
 
-Large batches are decoded as a column (:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed.
-A StopSequenceDecoder decodes the other ones, and rows whose prompt changes their text.
+The result equals that of a StopSequenceDecoder for each row. Large batches are decoded as a column
+(:mod:`streamdec.bulk.stopped_rows`), if pyarrow is installed. A decoder decodes all other rows:
+rows whose prompt changes their text, small batches, batches with ids that cannot be decoded, and
+batches with ``spans``.
 """
 
 from __future__ import annotations

@@ -172,14 +172,14 @@ def unconverted(messages: Iterable[Any], content_format: ContentFormat) -> str |
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping):
             continue
-        content, the_content = message.get("content", ""), f"the content of message {index} is"
+        content, place = message.get("content", ""), f"the content of message {index}"
         if content is None:
-            return f"{the_content} null"
+            return f"{place} is null"
         if content_format == "string" and isinstance(content, (list, tuple)):
-            return f"{the_content} a list of parts, and the template takes only text"
+            return f"{place} is a list of parts, and the template takes only text"
         is_result = message.get("role") == "tool"
         if content_format == "parts only" and isinstance(content, str) and not is_result:
-            return f"{the_content} a string, and the template takes only a list of parts"
+            return f"{place} is a string, and the template takes only a list of parts"
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, (list, tuple)) else ():
             function = call.get("function") if isinstance(call, Mapping) else None

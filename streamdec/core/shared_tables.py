@@ -160,8 +160,9 @@ def tokenizer_for(given: Any) -> Any:
     """
     if id(given) in _compiled:
         return given
-    held = getattr(given, "tokenizer", given)  # that of a processor
-    inner = getattr(held, "backend_tokenizer", held)
+    is_processor = any(each.__name__ == "ProcessorMixin" for each in type(given).__mro__)
+    own = given.tokenizer if is_processor else given
+    inner = getattr(own, "backend_tokenizer", own)
     if type(inner).__module__.partition(".")[0] not in _LIBRARIES:
         return given
     if isinstance(inner, type) or not hasattr(inner, "get_added_tokens_decoder"):
@@ -177,7 +178,7 @@ def tokenizer_for(given: Any) -> Any:
             if found is None or inner.id_to_token(found.next_id) != found.next_text:
                 size: int = inner.get_vocab_size(with_added_tokens=False)
                 next_id = max(size, max(inner.get_added_tokens_decoder(), default=-1) + 1)
-                found = _Wrapped(_wrapper(held, inner), next_id, inner.id_to_token(next_id))
+                found = _Wrapped(_wrapper(own, inner), next_id, inner.id_to_token(next_id))
                 kept[key] = found
                 for oldest in [*_untracked][:-_MOST_UNTRACKED]:
                     del _untracked[oldest]
@@ -185,16 +186,16 @@ def tokenizer_for(given: Any) -> Any:
     return wrapper if given is inner or _decodes_alike(given, wrapper) else given
 
 
-def _wrapper(held: Any, inner: Any) -> Any:
-    """Return the HuggingFaceTokenizer of ``held``, or ``inner`` if it has none."""
+def _wrapper(own: Any, inner: Any) -> Any:
+    """Return the HuggingFaceTokenizer of ``own``, or ``inner`` if it has none."""
     try:
-        return import_module(_BACKEND).HuggingFaceTokenizer(held)
+        return import_module(_BACKEND).HuggingFaceTokenizer(own)
     except (TypeError, TokenizerLoadError):
         return inner
 
 
 _alike: ByObject[bool] = ByObject()
-"""Whether a tokenizer with a ``backend_tokenizer`` decodes as its wrapper does."""
+"""Whether a tokenizer with a ``backend_tokenizer``, or a processor, decodes as its wrapper."""
 
 
 def _decodes_alike(given: Any, wrapper: Any) -> bool:

@@ -63,7 +63,7 @@ class FolderTokens:
     extra: tuple[TextOrToken, ...]
     """Special tokens without a name."""
     has_list: bool = False
-    """Whether the files list them, or say that there are none."""
+    """Whether the configuration lists them, maybe as an empty list."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """``tokenizer_config.json``; empty without one."""
     files: tuple[str, ...] = ()

@@ -104,7 +104,7 @@ def chat_route(
             body = await _body(request, max_body, known)
             asked = from_openai(body, max_stop_length=256, max_total_length=4_096)
             conditions = replace(ours, stop=asked.stop, max_tokens=asked.max_tokens or max_tokens)
-            prompt, end = await anyio.to_thread.run_sync(prompts_of, body)  # it may take long
+            prompt, added = await anyio.to_thread.run_sync(prompts_of, body)  # it may take long
         except (TypeError, ValueError, RecursionError) as error:  # such as an empty stop string
             return _answer(error_body(str(error), kind="invalid_request_error"), 400)
         except ClientDisconnect:
@@ -122,7 +122,7 @@ def chat_route(
                 engine(prompt, body),
                 tokenizer,
                 conditions=conditions,
-                prompt_token_ids=end,
+                prompt_token_ids=added,  # markers in messages do not count
                 **{"finish_reason": "stop", **options},  # if the engine ends by itself
             )
             if body.get("stream"):

@@ -164,7 +164,7 @@ class _Choices(Format):
         }
 
     def _content(self, parts: Sequence[Chunk]) -> Json:
-        """Return the fields of a choice that have the text. These are a completion's."""
+        """Return the fields of a choice that have the text. Chats override it."""
         return {"text": "".join(each.text for each in parts)}
 
     @abstractmethod
@@ -199,8 +199,9 @@ class _Stream(_Choices, Encoder):
     def _with_choice(
         self, index: int, sample: Sample, part: Chunk, logprobs: Sequence[PlacedLogprob] = ()
     ) -> Json:
+        choice = self._choice(index, sample, [part], logprobs)
         usage = {"usage": None} if self._has_usage else {}
-        return {**self._fields, "choices": [self._choice(index, sample, [part], logprobs)], **usage}
+        return {**self._fields, "choices": [choice], **usage}
 
 
 class ChatCompletionEncoder(_Stream):

@@ -46,8 +46,8 @@ SGLANG = Dialect(
 
 ADVICE: Mapping[str, str] = {
     "sampling_params": "the stops are inside it; pass request['sampling_params']",
-    "parameters": "the stops are inside it; pass request['parameters']",
-    "options": "the stops are inside it; pass request['options']",
+    "parameters": "stops may be inside it; pass them by their OpenAI names",
+    "options": "stops may be inside it; pass them by their OpenAI names",
     "extra_body": "the client sends its keys in the request itself; merge them into it",
     "repetition_detection": "leave it out, and flush() the stream when the engine ends it",
 }
@@ -94,8 +94,8 @@ def from_openai(request: Mapping[str, Any], **further: Unpack[FurtherConditions]
     """Return the conditions of a request to any of OpenAI's APIs that generate text.
 
     ``request`` is its body as a dict, or what an object's ``model_dump()`` returns.
-    ``max_completion_tokens`` takes precedence over ``max_tokens``. ``further`` are other
-    conditions; see FurtherConditions.
+    ``max_completion_tokens`` takes precedence over ``max_tokens``; ``max_output_tokens`` must equal
+    the limit beside it. ``further`` are other conditions; see FurtherConditions.
 
     Raises TypeError if ``request`` is not a mapping or ``further`` has an argument that is read
     from the request; ValueError for a key that ends a stream and is not supported, for keys that

@@ -185,7 +185,7 @@ def _without_tokenizer(names: list[str]) -> str:
     how = "download the tokenizer files"
     if any(map(_VOCABULARY.fullmatch, names)):
         how = (
-            f'name the class that reads the vocabulary in {CONFIG}, such as "tokenizer_class": '
+            f'add the class that reads the vocabulary to {CONFIG}, such as "tokenizer_class": '
             '"BertTokenizer", or download the tokenizer.json'
         )
     code = next((n for n in names if n.startswith("tokenization") and n.endswith(".py")), None)

@@ -147,8 +147,8 @@ def _by_transformers(folder: Path, reason: str) -> BaseTokenizer:
         raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {failed}") from error
     if not isinstance(getattr(given, "added_tokens_decoder", None), dict):
         what = f"transformers makes a {type(given).__name__}, which does not list its tokens"
-        what += "; use DecodeStream(AutoTokenizer.from_pretrained(folder))"
-        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {what}")
+        how = "use DecodeStream(AutoTokenizer.from_pretrained(folder))"
+        raise TokenizerLoadError(f"{str(folder)!r} ({reason}): {what}; {how}")
     from streamdec.backends.transformers_object import TransformersTokenizer, roles_of
 
     config = read_folder(folder).config

@@ -160,8 +160,12 @@ def _vllm(case: _Case) -> Reasons:
         return {}, refused  # its own encoder receives all names
     if template is None:
         return {}, dict.fromkeys(kwargs, _NO_TEMPLATE) | refused
+    require_jinja2()
+    from streamdec.chat.isolated import ChildPool, undeclared_isolated
+
     try:
-        named = _undeclared(template.text)
+        with closing(ChildPool(1, ChildLimits(cpu_seconds=1))) as pool:
+            named = undeclared_isolated(template.text, pool=pool)
     except ChatTemplateError as error:
         return {}, dict.fromkeys(kwargs, str(error)) | refused
     if "tokenize" in kwargs:
@@ -198,15 +202,6 @@ def _transformers(case: _Case) -> Reasons:
 
 
 _RULES = {"vllm": _vllm, "sglang": _sglang, "transformers": _transformers}
-
-
-def _undeclared(template: str) -> frozenset[str]:
-    """Return the variables not defined by a template, as ``jinja2.meta`` finds them."""
-    require_jinja2()
-    from streamdec.chat.isolated import ChildPool, undeclared_isolated
-
-    with closing(ChildPool(1, ChildLimits(cpu_seconds=1))) as pool:
-        return undeclared_isolated(template, pool=pool)
 
 
 class TurnMarker(NamedTuple):

@@ -28,6 +28,7 @@ _OF_ANY_CLASS = re.compile(r".*\.(?:model|spm|tiktoken)|tokenizer\.model\.v.*|te
 _OF_ONE_CLASS = re.compile(
     r"vocab(?:-src)?\.json|vocab\.txt|bpe\.codes|byte_maps\.json|prophetnet\.tokenizer"
 )
+"""Files from which any class can make a tokenizer, and files that only some classes read."""
 
 
 class Role(NamedTuple):

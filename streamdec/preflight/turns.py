@@ -264,7 +264,6 @@ def _rendered(
     After an error such as an exceeded limit nothing else is rendered.
     """
     from streamdec.chat.isolated import ChildPool, render_isolated
-    from streamdec.chat.messages import openai_messages
 
     rendered: dict[str, str] = {}
     failed: dict[str, ChatTemplateError] = {}
@@ -279,7 +278,7 @@ def _rendered(
                 "messages": asked["messages"],
             }
             if static.only_parts:
-                context["messages"] = openai_messages(asked["messages"], "parts only")
+                context["messages"] = [_in_parts(each) for each in asked["messages"]]
             try:
                 rendered[name], _ = render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool
@@ -289,3 +288,10 @@ def _rendered(
                 if error.code in _HOPELESS:
                     return Probes(static=static, error=error, rendered=rendered, failed=failed)
     return Probes(static=static, rendered=rendered, failed=failed)
+
+
+def _in_parts(message: dict[str, Any]) -> dict[str, Any]:
+    """Return ``message`` with its text as a list of parts, as vLLM passes it."""
+    text = message["content"]
+    is_kept = not isinstance(text, str) or message["role"] == "tool"
+    return message if is_kept else {**message, "content": [{"type": "text", "text": text}]}

@@ -23,7 +23,6 @@ class View:
     """A snapshot as the rules see it."""
 
     def __init__(self, snapshot: Snapshot, engines: tuple[Engine, ...], render: bool) -> None:
-        """Begin with a snapshot, engines, and whether to render templates."""
         self.snapshot, self.engines, self.render = snapshot, engines, render
         self.tokens = Tokens(snapshot)
         self.eos = EosSources(snapshot, self.tokens)
@@ -99,9 +98,8 @@ class View:
     @property
     def mistral_files(self) -> list[str]:
         """The files of Mistral's own tokenizers."""
-        return [
-            n for n in self.snapshot.names if n.startswith(("tekken.json", "tokenizer.model.v"))
-        ]
+        beginnings = ("tekken.json", "tokenizer.model.v")
+        return [name for name in self.snapshot.names if name.startswith(beginnings)]
 
     def role(self, name: str, ids: Iterable[int]) -> Evidence:
         """Return the declaration of a role as evidence, with the ids of its token."""

@@ -186,7 +186,7 @@ def test_long_lists_are_refused_before_they_are_read(key: str) -> None:
         (from_openai, {"ignore_eos": True}, "ignore_eos=True: .* from_vllm and from_sglang can"),
         (from_openai, {"stop_sequences": ["a"]}, r"stop_sequences=\['a'\]: .* max_tokens$"),
         (from_openai, {"n_predict": 5}, "n_predict=5: not a stop parameter"),
-        (from_openai, {"options": {"stop": "a"}}, "options=.*'options'"),
+        (from_openai, {"options": {"stop": "a"}}, "options=.* by their OpenAI names"),
         (from_vllm, {"no_stop_trim": True}, "no_stop_trim=True: .*vLLM.* from_sglang can read"),
         (from_vllm, {"use_beam_search": True}, "use_beam_search=True: .* parameter of vLLM;"),
         (from_sglang, {"sampling_params": {"stop": "a"}}, "sampling_params=.*'sampling_params'"),

@@ -84,7 +84,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
         ({"model.safetensors": b""}, "a folder with model.safetensors but no tokenizer.json"),
         (
             {"vocab.txt": b"a\n", "tokenizer_config.json": b'{"tokenizer_class": "NobodyKnows"}'},
-            'name the class that reads the vocabulary in tokenizer_config.json, such as "tokenizer',
+            'add the class that reads the vocabulary to tokenizer_config.json, such as "tokenizer',
         ),
         ({}, "a folder with no tokenizer.json (download the tokenizer files)"),
         ({"tokenizer.json": POINTER}, "git lfs pull"),

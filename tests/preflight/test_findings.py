@@ -178,6 +178,8 @@ NAMED = [
 ]
 CALLS_ALONE = "{% for m in messages %}{% if m.tool_calls %}{{ m.content }}{% endif %}{% endfor %}"
 
+PARTS = "{% for m in messages if m.content %}{% for c in m.content %}x{% endfor %}{% endfor %}"
+
 
 @pytest.mark.parametrize(
     ("change", "code", "pointer", "note"),
@@ -190,11 +192,9 @@ CALLS_ALONE = "{% for m in messages %}{% if m.tool_calls %}{{ m.content }}{% end
             "a call of a tool, ",
         ),
         # What OpenAI's API gives for a message that only calls tools has null content.
-        (
-            template(CALLS_ALONE + "{{ add_generation_prompt }}"),
-            "CHAT_TEMPLATE_NONE_CONTENT_LEAK",
-            "/chat_template",
-            "",
+        *(
+            (template(source), "CHAT_TEMPLATE_NONE_CONTENT_LEAK", "/chat_template", "")
+            for source in (CALLS_ALONE + "{{ add_generation_prompt }}", CALLS_ALONE + PARTS)
         ),
     ],
 )

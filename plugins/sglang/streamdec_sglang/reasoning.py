@@ -24,7 +24,7 @@ Pairs = tuple[tuple[str | int, str | int], ...]
 
 AUTO = "auto"
 MAX_PAIRS = 32
-"""The most pairs of markers of a request. Of 10,000, a decoder takes a second."""
+"""The most pairs of markers of a request. Making a decoder with 10,000 takes a second."""
 NOT_IGNORED = "stops count in the reasoning, too"
 
 

@@ -245,14 +245,14 @@ def _decoder_of(tokenizer: Any) -> HuggingFaceTokenizer | str:
 
 def _hand_over(request: CheckedReq, error: Exception | None) -> None:
     """Let SGLang's own code check ``request`` from now on."""
-    request.__class__ = _HandedOverReq if request.streamdec_markers else Req
     request.streamdec = None
-    if error is None:
+    if error is None:  # there are no markers
         request.__class__ = _LateReq
-    else:
-        is_expected = isinstance(error, _UnsupportedError)
-        message = str(error) if is_expected else f"after a {type(error).__name__}"
-        say_once(
-            f"SGLang's own code finds the stop strings of requests ({message})",
-            exc_info=None if is_expected else error,
-        )
+        return
+    request.__class__ = _HandedOverReq if request.streamdec_markers else Req
+    is_expected = isinstance(error, _UnsupportedError)
+    message = str(error) if is_expected else f"after a {type(error).__name__}"
+    say_once(
+        f"SGLang's own code finds the stop strings of requests ({message})",
+        exc_info=None if is_expected else error,
+    )

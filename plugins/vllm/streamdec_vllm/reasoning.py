@@ -22,7 +22,7 @@ Pairs = tuple[tuple[str | int, str | int], ...]
 
 AUTO = "auto"
 MAX_PAIRS = 32
-"""The most pairs of markers of a request. Of 10,000, a decoder takes a second."""
+"""The most pairs of markers of a request. Making a decoder with 10,000 takes a second."""
 THINKING = {"thinking": True, "enable_thinking": True}
 """Options of a chat template. Without them some parsers are made for answers without reasoning."""
 

@@ -60,7 +60,7 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
     if _JSON not in view.snapshot:
         found = tokens.other_vocabularies or auto_map_of(tokens.config)
         found = found or [*_WITHOUT_FILES & {tokens.folder.chosen.name}]
-        note = "transformers may make one from" if found else "no other file makes a tokenizer"
+        note = "transformers may use" if found else "no other file makes a tokenizer"
         others = Evidence(value=found or None, note=note)
         missing = Evidence(_JSON, note="not there")
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
@@ -99,7 +99,7 @@ def _decoder(view: View) -> Iterator[Finding]:
             loaded = tokens.folder.chosen.name if tokens.folder.is_built else _JSON
             some = {vocabulary[text]: text for text in pieces[:4]}
             left = Evidence(note=f"the decoder of {loaded} leaves {sign} in texts")
-            # The last engine reads tokenizer.json without the class.
+            # The last engine of the rule reads tokenizer.json without the class.
             engines = rule.engines[:-1] if _reads(own, sign, reader) else None
             yield rule(Evidence(_JSON, "/model/vocab", ids=some), left, engines=engines)
 
