@@ -103,12 +103,13 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """Begin to decode after ``prompt``."""
         conditions: dict[str, Any] = {}
         if self._params.stop:
-            conditions = {
+            options = {
                 "stop": self._params.stop,
                 "min_tokens": min_tokens,
                 "include_stop_str_in_output": self._shows_stop,
                 "ignore_stops_between": markers_of(self._params, self._tokenizer),
             }
+            conditions = {name: value for name, value in options.items() if value}
         self._decoder = StopSequenceDecoder(
             _decoder_for(self._tokenizer),
             prompt_token_ids=prompt,
