@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from streamdec.backends._decoder_chain import byte_names
 from streamdec.backends.gguf_cutting import CUTTING, ESCAPED, ONLY_DECODED, RAW
@@ -267,9 +267,8 @@ class GGUFTokenizer(BaseTokenizer):
         is_known = self._kind != "gpt2" or self._pre in CUTTING
         if self._kind not in ("llama", "bert", "gpt2") or not is_known:
             return f"this file does not say how a text is split {split}"
-        build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
         try:
-            made = build[self._kind]()
+            made = self._built()
             fault = self._fault_of(made)
             overlap = self._special.overlap()
         except (TokenizerLibraryError, ValueError) as error:
@@ -319,9 +318,16 @@ class GGUFTokenizer(BaseTokenizer):
             raise EncodeError(f"{self.name!r} can decode but not encode: {self._encoder}")
         return self._encoder
 
+    def _built(self) -> Tokenizer:
+        build = {"llama": self._pieces, "bert": self._word_piece, "gpt2": self._bpe}
+        return build[self._kind]()
+
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
-        encoder = self._working_encoder()
-        return "tokenizers", lambda text: ids_of(self._special.parts(text, ()), encoder)
+        self._working_encoder()  # raises its errors
+        library, names = self._built(), (self._names[i] for i in self._of_type(USER_DEFINED))
+        # The library, too, is to find these before it splits a text.
+        library.add_tokens([AddedToken(name, normalized=False) for name in names])
+        return "tokenizers", lambda text: library.encode(text, add_special_tokens=False).ids
 
     @property
     def _added(self) -> tuple[Sequence[int], Sequence[int]]:

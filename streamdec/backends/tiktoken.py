@@ -76,7 +76,7 @@ class TiktokenTokenizer(BaseTokenizer):
     tokenizer_type = "tiktoken"
 
     sha256: str | None
-    """SHA-256 of the rank file with line feeds, in hexadecimal; None without a file."""
+    """SHA-256 of the rank file, in hexadecimal; None without a file."""
     _declared: FolderTokens | None
     """The settings in the files beside the rank file; None if they were not read."""
     _ranks_hash: str
@@ -121,9 +121,9 @@ class TiktokenTokenizer(BaseTokenizer):
         encoding: str | EncodingSpec | None,
         declared: FolderTokens | None,
     ) -> None:
-        content = content.replace(b"\r\n", b"\n")  # git can change how lines end
         self.name, self.sha256, name = name, hashlib.sha256(content).hexdigest(), repr(name)
-        spec = spec_of(self.sha256, name, encoding, declared)
+        content = content.replace(b"\r\n", b"\n")  # git can change how lines end
+        spec = spec_of(hashlib.sha256(content).hexdigest(), name, encoding, declared)
         ranks = parse_ranks(content, name, is_numbered=spec.is_numbered)
         if spec.ranks_below is not None:
             ranks = {token: rank for token, rank in ranks.items() if rank < spec.ranks_below}

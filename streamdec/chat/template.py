@@ -336,9 +336,9 @@ class ChatTemplate:
         r"""Convert ``messages`` of OpenAI's API for this template, as vLLM and SGLang do.
 
         :func:`~streamdec.chat.openai_messages` says how, for the content that the template takes.
-        The role ``developer`` becomes ``system`` if the template does not name it, as in vLLM.
-        ``chat_template`` and ``with_tools`` choose among several templates. Pass the result to
-        :meth:`render`.
+        The role ``developer`` becomes ``system`` if the template does not name it, as in vLLM; in
+        SGLang it stays. ``chat_template`` and ``with_tools`` choose among several templates. Pass
+        the result to :meth:`render`.
 
         Raises :class:`~streamdec.errors.ChatTemplateError`, with the number of the message.
 

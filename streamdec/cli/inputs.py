@@ -52,7 +52,7 @@ class Input:
     def ids(self) -> Iterator[list[int]]:
         """Yield the token ids of plain input, each time those that arrived.
 
-        Byte order marks are left out. Raises SourceError for a word that is not a token id.
+        A byte order mark separates ids. Raises SourceError for a word that is not a token id.
         """
         place, unfinished = 0, b""
         while chunk := self._stream.read1(_CHUNK_BYTES):  # type: ignore[attr-defined]

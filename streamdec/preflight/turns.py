@@ -133,8 +133,8 @@ def probe(
 def find_turns(probes: Probes, markers: Mapping[str, int], stops: Container[int] = ()) -> Turns:
     """Return the terminator and the primer among ``markers`` (texts to ids).
 
-    The terminator is the marker directly after the answer, if the answer is the last message of the
-    conversation. If more markers follow each answer, it is the first of them in ``stops``.
+    The terminator is the marker directly after an answer that ends the conversation. If more
+    markers follow each answer, it is the first of them in ``stops``, or else the first of all.
     Otherwise it is the first of at least two markers between the answer and the next question: an
     old ChatML template writes nothing after a last answer. The primer is the last marker before
     that question, unless it is the terminator.
