@@ -42,9 +42,13 @@ class StopSetStatistics(NamedTuple):
 
 
 class StopSets:
-    """The stop sets of one table; the least recently used are dropped first."""
+    """The stop sets of one table; the least recently used are dropped first.
 
-    __slots__ = ("__weakref__", "_last", "_lock", "_sets", "_size")
+    A set without ids is kept when it is asked for again. Most sets are of one stream, and the
+    garbage collector would have to look at each that is kept.
+    """
+
+    __slots__ = ("__weakref__", "_asked", "_last", "_lock", "_sets", "_size")
 
     def __init__(self) -> None:
         _all.add(self)
@@ -52,6 +56,8 @@ class StopSets:
         self._last: StopSet | None = None
         """The one that was used last."""
         self._size = 0
+        self._asked = set[int]()
+        """The hashes of keys that were asked for."""
         self._lock = Lock()
 
     def get(
@@ -62,6 +68,8 @@ class StopSets:
         found = self._sets.get(key)
         if found is None:
             made = make()
+            if not made.ids and self._is_first(key):
+                return made
             with self._lock:
                 found = self._last = self._sets.setdefault(key, made)
                 found.note_growth = self.reweigh
@@ -71,6 +79,16 @@ class StopSets:
                 self._sets.move_to_end(key)
                 self._last = found
         return found
+
+    def _is_first(self, key: Any) -> bool:
+        """Note that ``key`` is asked for. Return whether it was not before."""
+        with self._lock.inner:
+            if hash(key) in self._asked:
+                return False
+            if len(self._asked) >= MAX_SETS:
+                self._asked.clear()
+            self._asked.add(hash(key))
+            return True
 
     def reweigh(self, stops: StopSet) -> None:
         """Note the size of ``stops``, which has grown."""

@@ -234,6 +234,8 @@ def words() -> MockTokenizer:
 
 
 def set_of(words: MockTokenizer, conditions: StopConditions) -> StopSet:
+    """As the second stream with ``conditions`` gets it; that of the first is not kept."""
+    stop_set_for(words, table_for(words), conditions)
     return stop_set_for(words, table_for(words), conditions)
 
 
@@ -246,6 +248,20 @@ def test_equal_conditions_share_one_stop_set(words: MockTokenizer) -> None:
     assert set_of(words, one) is stops
     other_table = table_for(words, Options(unknown_ids="replace"))
     assert stop_set_for(words, other_table, one) is not stops
+
+
+def test_the_stop_set_of_one_stream_is_freed_with_it(words: MockTokenizer) -> None:
+    gc.collect()  # the sets of unused tables count until then
+    before = stop_set_statistics().sets
+    decoders = [StopSequenceDecoder(words, stop=f"stop {n}") for n in range(50)]
+    freed = weakref.ref(decoders[0]._stops)
+    assert (stop_set_statistics().sets, freed() is None) == (before, False)
+    del decoders
+    gc.collect()
+    assert freed() is None
+    named = StopConditions("a", stop_token_ids=[3])  # to name ids again takes longer
+    table = table_for(words)
+    assert stop_set_for(words, table, named) is stop_set_for(words, table, named)
 
 
 def test_the_least_recently_used_of_too_many_sets_is_dropped(
