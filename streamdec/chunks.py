@@ -226,6 +226,12 @@ def joined(*chunks: Chunk) -> Chunk:
     return Chunk(text, last.finish_reason, last.stop_reason, last.unread_tokens, token_ids)
 
 
+def same_items(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many items, such as code points or ids, are equal at the beginning of both."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 class StopMatch(NamedTuple):
     r"""Which stop ended a stream, and where it is in the generated text.
 
