@@ -151,14 +151,16 @@ class Child:
         """Kill the child at ``deadline`` and after a failure, which becomes a ChildError."""
         timer = None
         if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
-            timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
+            # Windows steps the clock by 16 ms, and the child must not end before the deadline.
+            timer = threading.Timer(max(deadline - time.monotonic(), 0) + 0.02, self.process.kill)
             timer.daemon = True
             timer.start()
         try:
             yield
         except (ChildError, EOFError, OSError, ValueError) as error:
             self.process.kill()
-            raise self._failure(error) from None
+            was_late = timer is not None and time.monotonic() >= deadline
+            raise self._failure(TimeoutError() if was_late else error) from None
         finally:
             if timer is not None:  # pragma: no cover
                 timer.cancel()
