@@ -75,7 +75,7 @@ TEN_THOUSANDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 10_000, S
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "a panic across the border": (
         json.dumps(SPLIT_INSIDE_A_CHARACTER, ensure_ascii=False).encode(),
-        "SIGABRT",
+        "SIGABRT|char boundary",  # tokenizers 0.22 does not abort
     ),
     "a long normalized token": (
         document(normalizer=TEN_THOUSANDFOLD, added_tokens=added("aaaa", 1)),
@@ -144,7 +144,7 @@ def test_a_child_that_takes_too_long_or_cannot_begin(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("_unharmed")
 def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
-    content, _ = HOSTILE["a panic across the border"]
+    content, _ = HOSTILE["a long normalized token"]
     (tmp_path / "tokenizer.json").write_bytes(content)
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a"}')
     [found] = [f for f in inspect(tmp_path).findings if f.code == "TOKENIZER_JSON_INVALID"]
