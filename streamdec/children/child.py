@@ -192,7 +192,8 @@ class Child:
     # --- one message and its answer
 
     def _send(self, message: memoryview, deadline: float) -> None:
-        os.set_blocking(self._in.fileno(), os.name == "nt")
+        if os.name != "nt":
+            os.set_blocking(self._in.fileno(), False)
         while message:
             _wait(self._in, deadline, for_reading=False)
             with suppress(BlockingIOError):
