@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -350,8 +349,8 @@ def test_a_child_that_answers_nonsense_is_an_error(
     limits = ChildLimits(wall_seconds=0.3 if is_late or name == "deafness" else 20.0)
     monkeypatch.setattr(pool, "limits", limits)
     if "Windows" in name:  # where no pipe can be polled, and Python 3.11 has no set_blocking
-        there = {key: value for key, value in vars(os).items() if key != "set_blocking"}
-        monkeypatch.setattr(processes, "os", SimpleNamespace(**{**there, "name": "nt"}))
+        there = {**vars(os), "name": "nt", "set_blocking": None}
+        monkeypatch.setattr(processes, "os", type("os", (), there))
         monkeypatch.delattr("select.poll")
     said = "seconds by the clock" if is_late else "."
     with pytest.raises(ChatTemplateError, match=said) as raised:
