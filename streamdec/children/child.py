@@ -150,8 +150,7 @@ class Child:
     def _watched(self, deadline: float) -> Iterator[None]:
         """Kill the child at ``deadline`` and after a failure, which becomes a ChildError."""
         timer = None
-        if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
-            # Windows steps the clock by 16 ms, and the child must not end before the deadline.
+        if os.name == "nt":  # poll() takes no pipes there, and the clock has steps of 16 ms
             timer = threading.Timer(max(deadline - time.monotonic(), 0) + 0.02, self.process.kill)
             timer.daemon = True
             timer.start()
@@ -162,7 +161,7 @@ class Child:
             was_late = timer is not None and time.monotonic() >= deadline
             raise self._failure(TimeoutError() if was_late else error) from None
         finally:
-            if timer is not None:  # pragma: no cover
+            if timer is not None:
                 timer.cancel()
 
     def _failure(self, error: Exception) -> ChildError:

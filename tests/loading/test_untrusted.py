@@ -64,17 +64,15 @@ def tekken(pattern: str) -> bytes:
 
 
 SPLIT_INSIDE_A_CHARACTER = {
-    "model": {
-        "type": "BPE",
-        "vocab": {"a": 0, "é": 1},
-        "merges": [["a", "é"]],
-        "continuing_subword_prefix": "a",
-    }
+    "type": "BPE",
+    "vocab": {"a": 0, "é": 1},
+    "merges": [["a", "é"]],
+    "continuing_subword_prefix": "a",
 }
 TEN_THOUSANDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 10_000, String="a")] * 3}
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "a panic across the border": (
-        json.dumps(SPLIT_INSIDE_A_CHARACTER, ensure_ascii=False).encode(),
+        document(SPLIT_INSIDE_A_CHARACTER),
         "SIGABRT|char boundary",  # tokenizers 0.22 does not abort
     ),
     "a long normalized token": (
@@ -248,10 +246,7 @@ def test_known_decoders_are_far_below_the_bound(path: Path) -> None:
 
 
 def test_the_limits_grow_with_the_file() -> None:
-    small, large = (
-        limits_for(0, imports_transformers=False),
-        limits_for(2**40, imports_transformers=False),
-    )
+    small, large = (limits_for(size, imports_transformers=False) for size in (0, 2**40))
     assert (small.memory, small.cpu_seconds, small.wall_seconds) == (1 << 30, 20, 60)
     assert (large.memory, large.cpu_seconds, large.wall_seconds) == (9 << 30, 84, 252)
     page = " ".join((ROOT / "docs/explanation/security.md").read_text("utf-8").split())
