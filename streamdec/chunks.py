@@ -113,19 +113,13 @@ class Chunk(_Slots):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class _Draft(_Slots):
-    """A chunk before it is immutable."""
-
-    __slots__ = ()
-
-
 NOTHING = Chunk()
 """The chunk of a token that has no text, or whose text is withheld."""
 
 
 def chunk_of(text: str, token_ids: tuple[int, ...] = ()) -> Chunk:
     """Return ``Chunk(text, token_ids=token_ids)`` in a quarter of the time."""
-    chunk: Any = _Draft()  # a frozen class's constructor calls a function for each field
+    chunk: Any = _Slots()  # a frozen class's constructor calls a function for each field
     chunk.text = text
     chunk.finish_reason = chunk.stop_reason = None
     chunk.unread_tokens = 0
@@ -224,6 +218,12 @@ def joined(*chunks: Chunk) -> Chunk:
         return of_parts(parts, replace(last, token_ids=token_ids))
     text = "".join(chunk.text for chunk in chunks)
     return Chunk(text, last.finish_reason, last.stop_reason, last.unread_tokens, token_ids)
+
+
+def same_items(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many items, such as code points or ids, are equal at the beginning of both."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 class StopMatch(NamedTuple):

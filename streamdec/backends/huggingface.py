@@ -103,6 +103,7 @@ class HuggingFaceTokenizer(HuggingFaceEncoder):
         elif apply_tokenizer_config:
             raise TypeError("apply_tokenizer_config=True needs a path, got a tokenizer object")
         else:
+            self.name: str
             self._tokenizer, self.name = _given(source)
             self._folder = None
 

@@ -51,7 +51,7 @@ class MockTokenizer(BaseTokenizer):
         self._pieces: Mapping[int, Piece] = self._names
         self._special_ids = frozenset(_SPECIAL_WORDS.values())
         self._rules = TextRules(Joined(" "))
-        self.name = type(self._rules.rule).__name__
+        self.name: str = type(self._rules.rule).__name__
         self._tokens: Sequence[bytes] | None = None
 
     @classmethod

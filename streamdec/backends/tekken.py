@@ -63,7 +63,8 @@ class TekkenTokenizer(TiktokenTokenizer):
             message = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise TokenizerLoadError(f"{name!r}: not a Tekken file: {message:.300}") from error
         self._take_ranks(ranks, spec, repr(name))
-        self.name, self.sha256 = name, hashlib.sha256(content).hexdigest()
+        self.name: str = name
+        self.sha256: str | None = hashlib.sha256(content).hexdigest()
 
 
 def _parse(data: Any) -> tuple[dict[bytes, int], EncodingSpec]:

@@ -94,7 +94,8 @@ class TiktokenTokenizer(BaseTokenizer):
             declared = read_folder(Path(name).parent) if is_file else None
             self._take(content, name, encoding, declared)
         else:
-            self._encoding, self._spec, self.name = source, EncodingSpec("", ""), source.name
+            self._encoding, self._spec = source, EncodingSpec("", "")
+            self.name: str = source.name
             self.sha256 = self._declared = None
             single = source.encode_single_token
             self._ranks_hash = _hash_of({t: single(t) for t in source.token_byte_values()})

@@ -38,7 +38,7 @@ class TransformersTokenizer(BaseTokenizer):
     tokenizer_type = "transformers"
 
     def __init__(self, given: Any, folder: Path) -> None:
-        self.name = str(folder)
+        self.name: str = str(folder)
         self._given = given
         found: Mapping[str, int] = guarded(given.get_vocab)
         added = {i: token.content for i, token in given.added_tokens_decoder.items()}

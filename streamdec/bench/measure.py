@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os.path import commonprefix
 
 from streamdec.bench.clock import Spread, fresh, in_turns, per_token
 from streamdec.bench.entrants import OURS, Entrant, Ours, first_stop, rival_of
+from streamdec.chunks import same_items
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.protocols import Decoder
@@ -108,5 +108,5 @@ def _differences(
     for number, (piece, wanted) in enumerate(zip(pieces, expected, strict=True), 1):
         found = entrant.text(fresh(piece))
         if found != wanted:
-            at = len(commonprefix([found, wanted]))  # noqa: RUF071 (not paths)
+            at = same_items(found, wanted)
             yield Difference(entrant.name, number, at, found[at : at + 20], wanted[at : at + 20])

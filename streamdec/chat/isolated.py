@@ -113,7 +113,7 @@ class ChildPool:
     """
 
     def __init__(self, size: int | None = None, limits: ChildLimits = CHILD_LIMITS) -> None:
-        self.size = max(2, os.cpu_count() or 1) if size is None else size
+        self.size: int = max(2, os.cpu_count() or 1) if size is None else size
         self.limits = limits
         self._idle: list[Child] = []
         self._reset()

@@ -77,12 +77,12 @@ class ChatTemplate:
         check_flag("isolate", isolate)
         if not isinstance(template, Found):
             template = sources.given_as_text(template)
-        self.templates = template.templates
+        self.templates: str | dict[str, str] | None = template.templates
         """The template, or several by their names; None without one."""
         self.origin: Origin = template.origin
         """Where it was found, and why this one was chosen."""
         given = (special_tokens or {}).items()
-        self.special_tokens = {role: text for role, text in given if text is not None}
+        self.special_tokens: dict[str, str] = {role: t for role, t in given if t is not None}
         """The special tokens that the template sees, by their roles."""
         self.profile: str = profile
         self.isolate = isolate

@@ -150,17 +150,18 @@ class Child:
     def _watched(self, deadline: float) -> Iterator[None]:
         """Kill the child at ``deadline`` and after a failure, which becomes a ChildError."""
         timer = None
-        if os.name == "nt":  # pragma: no cover - poll() takes no pipes there
-            timer = threading.Timer(max(deadline - time.monotonic(), 0), self.process.kill)
+        if os.name == "nt":  # poll() takes no pipes there, and the clock has steps of 16 ms
+            timer = threading.Timer(max(deadline - time.monotonic(), 0) + 0.02, self.process.kill)
             timer.daemon = True
             timer.start()
         try:
             yield
         except (ChildError, EOFError, OSError, ValueError) as error:
             self.process.kill()
-            raise self._failure(error) from None
+            was_late = timer is not None and time.monotonic() >= deadline
+            raise self._failure(TimeoutError() if was_late else error) from None
         finally:
-            if timer is not None:  # pragma: no cover
+            if timer is not None:
                 timer.cancel()
 
     def _failure(self, error: Exception) -> ChildError:
@@ -190,7 +191,8 @@ class Child:
     # --- one message and its answer
 
     def _send(self, message: memoryview, deadline: float) -> None:
-        os.set_blocking(self._in.fileno(), os.name == "nt")
+        if os.name != "nt":
+            os.set_blocking(self._in.fileno(), False)
         while message:
             _wait(self._in, deadline, for_reading=False)
             with suppress(BlockingIOError):

@@ -43,8 +43,8 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """See click; errors of streamdec and of the system have the exit status 2."""
         if isinstance(sys.stdout, TextIOWrapper):
-            # UTF-8 in every locale. The bytes of a path may be escaped.
-            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+            # UTF-8 and line feeds on every system. The bytes of a path may be escaped.
+            sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

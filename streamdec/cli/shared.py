@@ -277,15 +277,12 @@ def progress() -> Iterator[Callable[[str], None]]:
     Its value is a function that sets the text of the line.
     """
     console = Console(stderr=True)
-    line = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        redirect_stdout=sys.stdout.isatty(),
-    )
-    with line:
+    if not console.is_terminal:  # where rich before 14.3 writes an empty line
+        yield lambda _: None
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False)
+    redirects = sys.stdout.isatty()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=redirects) as line:
         task = line.add_task("")
         yield lambda text: line.update(task, description=text)
 

@@ -11,12 +11,12 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import click
 
 from streamdec.bench.entrants import first_stop
+from streamdec.chunks import same_items
 from streamdec.cli import shared
 from streamdec.cli.inputs import Input, input_options
 from streamdec.core.conditions import StopConditions
@@ -113,7 +113,7 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
     found = ((text, list(loaded.encode(text).ids), list(encode(text))) for text in texts)
     differing = [each for each in found if each[1] != each[2]]
     for text, ours, theirs in differing[:_MOST_SHOWN]:
-        at = len(commonprefix([ours, theirs]))  # noqa: RUF071 (not paths)
+        at = same_items(ours, theirs)
         shown = slice(at, at + _IDS_SHOWN)
         shared.write(f"text {text[:_SHOWN]!a}: from token {at}\n")
         shared.write(f"  encode()  {ours[shown]}\n  {library:9} {theirs[shown]}\n")
@@ -195,7 +195,7 @@ def _compared(
         return _Difference(how, f"{type(error).__name__}: {error}", "no error")
     if given == expected:
         return None
-    at = len(commonprefix([given, expected]))  # noqa: RUF071 (not paths)
+    at = same_items(given, expected)
     shown = slice(max(at - _SHOWN // 2, 0), at + _SHOWN // 2)
     return _Difference(how, given[shown], expected[shown])
 

@@ -227,10 +227,10 @@ def _is_list(given: object) -> TypeGuard[Iterable[Any]]:
 
 def _count(name: str, value: Any, *, least: int) -> int:
     try:
-        count = operator.index(value)
+        count = None if is_bool(value) else operator.index(value)
     except TypeError:
         count = None
-    if count is None or is_bool(value):
+    if count is None:
         wrong = ValueError if isinstance(value, bool) else TypeError
         raise wrong(f"{name} must be an integer, not {shown(value, 40)}")
     if count < least:

@@ -13,7 +13,6 @@ place of the match is found by replay when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamdec.chunks import (
@@ -25,6 +24,7 @@ from streamdec.chunks import (
     chunk_of,
     joined,
     of_parts,
+    same_items,
 )
 from streamdec.core.counting import TOKEN, code_points_in, size_of, sizes_in
 from streamdec.core.masks import ALERT, UNKNOWN
@@ -263,7 +263,7 @@ def visible_ending(
         place = next((n for n, cell in enumerate(cells) if cell.tokens[-1] == index), size)
         begun = cells
     else:  # what the earlier tokens alone would have given is not the token's own
-        place = len(commonprefix([text_of(alone), text_of(cells)]))  # noqa: RUF071 (letters)
+        place = same_items(text_of(alone), text_of(cells))
         begun = alone
     events, label_events = past.events(), whole.events()
     reading = read_cells(past, found._replace(cells=cells[:place]), events, label_events)

@@ -44,10 +44,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, takewhile
-from os.path import commonprefix
 from typing import Final, NamedTuple
 
-from streamdec.chunks import TokenSpan
+from streamdec.chunks import TokenSpan, same_items
 from streamdec.core import utf8
 from streamdec.core.byte_table import ByteTable
 from streamdec.core.counting import sizes_in
@@ -265,7 +264,7 @@ def _replay_window(
 
 def _late(alone: str, cells: list[Cell]) -> list[Cell]:
     """Note which of ``cells`` the earlier tokens would not have given ``alone``."""
-    size = len(commonprefix([alone, text_of(cells)]))  # noqa: RUF071 (letters, not paths)
+    size = same_items(alone, text_of(cells))
     return [*cells[:size], *(cell._replace(late=cell.decided) for cell in cells[size:])]
 
 

@@ -102,7 +102,7 @@ class EventStreamResponse(Response):
         # The attributes of Starlette's responses, which are not set by its own constructor.
         self.status_code = status_code
         self.background: Any = background
-        self.raw_headers = [
+        self.raw_headers: list[tuple[bytes, bytes]] = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in (*others, *given)
         ]
 

@@ -8,11 +8,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from os.path import commonprefix
 from typing import Any
 
 import anyio
 
+from streamdec.chunks import same_items
 from streamdec.core.conditions import StopConditions
 from streamdec.integrations._json import json_bytes
 from streamdec.integrations._starlette import ClientDisconnect, Request, Response
@@ -97,7 +97,7 @@ def chat_route(
         if not has_markers:
             return ids, ids
         before: list[int] = tokenizer.apply_chat_template(add_generation_prompt=False, **given)
-        return ids, ids[len(commonprefix([ids, before])) :] or ids[-1:]  # noqa: RUF071 (ids)
+        return ids, ids[same_items(ids, before) :] or ids[-1:]
 
     async def chat(request: Request) -> Response:
         try:

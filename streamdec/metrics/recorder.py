@@ -42,8 +42,7 @@ class _Kind:
     def __init__(self, source: type[tuple[Any, ...]]) -> None:
         self.instruments = [each for each in INSTRUMENTS if each.source is source]
         self.fields: tuple[str, ...] = source._fields  # type: ignore[attr-defined]
-        labels = [label for each in self.instruments for label in each.labels]
-        self.labels = [*dict.fromkeys(labels)]
+        self.labels = [*dict.fromkeys(label for each in self.instruments for label in each.labels)]
         self.key = itemgetter(*map(self.fields.index, self.labels))
         self.takers: dict[tuple[str | None, ...], _Takers] = {}
 
@@ -68,7 +67,13 @@ class Recorder(Hook, ABC):
         for record, place in kind.takers.get(key) or self._begin(kind, key):
             record(1 if place is None else values[place])
 
-    called = fell_back = stream_ended
+    def called(self, event: Call) -> None:
+        """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
+        self.stream_ended(event)
+
+    def fell_back(self, event: FellBack) -> None:
+        """Record ``event``; see :class:`~streamdec.metrics.Hook`."""
+        self.stream_ended(event)
 
     def loaded(self, event: Loaded) -> None:
         """Record ``event``; see :class:`~streamdec.metrics.Hook`."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from os.path import commonprefix
 from typing import Any
 
+from streamdec.chunks import same_items
 from streamdec.errors import ChatTemplateError, StreamdecError
 from streamdec.server.errors import RequestError
 from streamdec.server.limits import ServerLimits
@@ -56,7 +56,7 @@ class Prompts:
             return ids, (), False
         shorter = replace(chat, messages=chat.messages[:-1]) if chat.continues else chat
         before = self._rendered(shorter, for_answer=False) if shorter.messages else ""
-        added = text[len(commonprefix([before, text])) :]  # noqa: RUF071 (letters, not paths)
+        added = text[same_items(before, text) :]
         for pair in markers:
             if added.rfind(pair[0]) > added.rfind(pair[1]):
                 return ids, (pair, *(each for each in markers if each != pair)), True

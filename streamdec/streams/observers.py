@@ -40,7 +40,7 @@ class Observer:
         self._decoder, self._hooks = decoder_behind(decoder), hooks
         self._step, self._feed = methods_of(decoder)
         self._adds_ids = waiting is not None
-        self.waiting = [*(waiting or ())]
+        self.waiting: list[int] = [*(waiting or ())]
         self._before = self._counts() if hooks else ()
 
     def step(self, token_id: SupportsIndex) -> Chunk:

@@ -81,7 +81,7 @@ class GrowthWatch:
     """
 
     def __init__(self, advice: str) -> None:
-        self.is_over = False
+        self.is_over: bool = False
         """Whether it is known what the outputs are; then ``note`` need not be called."""
         self._advice = advice
         self._before: list[SupportsIndex] = []

@@ -150,9 +150,9 @@ class SourceReading(Stepper):
     outputs: OutputReader
     id_type: Any
     """The type of single ids, which may go to ``step``; None if ``read`` must read all."""
-    most = MAX_TOKENS_AT_ONCE
+    most: int = MAX_TOKENS_AT_ONCE
     """The most tokens of a chunk."""
-    shows_all = False
+    shows_all: bool = False
     """Whether chunks without text are output."""
     last: Chunk | None = None
     """The last chunk, once the stream has finished or failed."""
@@ -160,7 +160,7 @@ class SourceReading(Stepper):
     """The parts of the newest chunk, each of one section, that are not output yet."""
     engine_finish_reason: str | None = None
     """As the property of BaseStream."""
-    source_ended = False
+    source_ended: bool = False
     """Whether the engine has ended, so that it need not be stopped."""
     error: Exception | None = None
     """The error of a step, which is raised after the last chunk."""
@@ -190,7 +190,7 @@ class SourceReading(Stepper):
             kind = ValueError if type(index) is int else TypeError
             raise kind(f"index must be an integer of at least 0, not {index!r:.40}")
         super().__init__(decoder, return_token_ids=return_token_ids)
-        self.splits = has_sections(decoder)
+        self.splits: bool = has_sections(decoder)
         """Whether a chunk may have several parts."""
         if isinstance(decoder, TextStopDecoder):
             if ids is not None or cumulative or index is not None or return_token_ids:

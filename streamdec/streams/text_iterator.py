@@ -41,7 +41,8 @@ class TextIterator(BaseStream[M]):
         reading: SourceReading,
         on_stop: Callable[[], object] | None = None,
     ) -> None:
-        self.decoder, self._reading = decoder, reading
+        self.decoder: M = decoder
+        self._reading = reading
         if on_stop is not None and inspect.iscoroutinefunction(on_stop):
             raise TypeError(f"on_stop must be a plain function here, not {on_stop!r:.80}")
         outputs = iterator_of(source)

@@ -250,7 +250,7 @@ class Blocking:
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
         self._was_slow = False
-        self.close = getattr(iterator, "close", None)
+        self.close: Any = getattr(iterator, "close", None)
 
     def __aiter__(self) -> Self:
         return self

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
-from streamdec.chunks import StopMatch
+from streamdec.chunks import StopMatch, same_items
 from streamdec.core.decode_stream import DecodeStream
 from streamdec.protocols import Decoder
 from streamdec.trace.records import Trace, Verdict
@@ -57,7 +56,7 @@ def _compared(
             if _fits(text, expected, generated, match, is_all=is_all):
                 return Verdict(equal=True, reason=reason)
     expected = reference.whole(leaves[0][0])
-    at = _same(text, expected)
+    at = same_items(text, expected)
     before = len(reference.before)
     start, end = max(at - _SHOWN // 2, min(at, before)), at + _SHOWN
     message = f"the stream has {text[start:end]!r}, decode() has {expected[start:end]!r}"
@@ -155,7 +154,7 @@ def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> in
         text = reference.whole(index + 1)
         # The U+FFFD of a character that is not finished is not.
         text = text.rstrip("\ufffd") if trace.tokens[index].held else text
-        return _same(text, expected) > at
+        return same_items(text, expected) > at
 
     decided = bisect_left(range(len(trace.tokens)), True, key=is_decided)
     given = len(reference.before)
@@ -167,8 +166,3 @@ def _token_at(trace: Trace, reference: _Reference, expected: str, at: int) -> in
         if token.index >= decided and shown <= at:
             return token.index
     return None
-
-
-def _same(one: str, other: str) -> int:
-    """Return the number of equal first code points."""
-    return len(commonprefix([one, other]))  # noqa: RUF071 (not paths)

@@ -63,8 +63,9 @@ def run(
             if name in closed.split():
                 patch.setattr(sys, name, None)
             else:
-                encoding = "ascii" if name == "stdout" else "utf-8"
-                stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+                # As on Windows: another encoding, and lines that end in "\r\n".
+                encoding, newline = ("ascii", "\r\n") if name == "stdout" else ("utf-8", None)
+                stream = io.TextIOWrapper(raw, encoding, newline=newline, write_through=True)
                 patch.setattr(sys, name, stream)
         with pytest.raises(SystemExit) as ended:
             streamdec.cli.main([str(argument) for argument in arguments])

@@ -131,11 +131,7 @@ def required(extra: str) -> set[str]:
         requirement, _, marker = line.partition(";")
         if f"extra == '{extra}'" in marker.replace('"', "'"):
             name, *extras = re.findall(r"[\w-]+", requirement.split("=")[0].split(">")[0])
-            found |= (
-                {name.replace("-", "_")}
-                if name != "streamdec"
-                else set().union(*map(required, extras))
-            )
+            found |= {name.replace("-", "_")}.union(*map(required, extras)) - {"streamdec"}
     return found
 
 

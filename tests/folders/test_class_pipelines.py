@@ -70,7 +70,9 @@ def test_the_tokenizer_is_that_of_transformers(row: dict[str, Any], tmp_path: Pa
     assert cls is not None
     assert changes.built_by == (row["class"] if cls.how.startswith("builds") else "")
     found = seen(tokenizer, row["ids"][len(FACTS["texts"]) :])
-    assert {key: found[key] for key in found} == {key: row[key] for key in found}
+    if made_folders.IS_0_22 and '"normalized": true' in json.dumps(row["config"]):
+        del found["text"], found["skipped"]  # later ones decode normalized text
+    assert found == {key: row[key] for key in found}
 
 
 OTHERS = {

@@ -64,18 +64,16 @@ def tekken(pattern: str) -> bytes:
 
 
 SPLIT_INSIDE_A_CHARACTER = {
-    "model": {
-        "type": "BPE",
-        "vocab": {"a": 0, "é": 1},
-        "merges": [["a", "é"]],
-        "continuing_subword_prefix": "a",
-    }
+    "type": "BPE",
+    "vocab": {"a": 0, "é": 1},
+    "merges": [["a", "é"]],
+    "continuing_subword_prefix": "a",
 }
 TEN_THOUSANDFOLD = {"type": "Sequence", "normalizers": [replaced("a" * 10_000, String="a")] * 3}
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "a panic across the border": (
-        json.dumps(SPLIT_INSIDE_A_CHARACTER, ensure_ascii=False).encode(),
-        "SIGABRT",
+        document(SPLIT_INSIDE_A_CHARACTER),
+        "SIGABRT|char boundary",  # tokenizers 0.22 does not abort
     ),
     "a long normalized token": (
         document(normalizer=TEN_THOUSANDFOLD, added_tokens=added("aaaa", 1)),
@@ -144,7 +142,7 @@ def test_a_child_that_takes_too_long_or_cannot_begin(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("_unharmed")
 def test_preflight_reports_a_file_that_aborts(tmp_path: Path) -> None:
-    content, _ = HOSTILE["a panic across the border"]
+    content, _ = HOSTILE["a long normalized token"]
     (tmp_path / "tokenizer.json").write_bytes(content)
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "a"}')
     [found] = [f for f in inspect(tmp_path).findings if f.code == "TOKENIZER_JSON_INVALID"]
@@ -248,10 +246,7 @@ def test_known_decoders_are_far_below_the_bound(path: Path) -> None:
 
 
 def test_the_limits_grow_with_the_file() -> None:
-    small, large = (
-        limits_for(0, imports_transformers=False),
-        limits_for(2**40, imports_transformers=False),
-    )
+    small, large = (limits_for(size, imports_transformers=False) for size in (0, 2**40))
     assert (small.memory, small.cpu_seconds, small.wall_seconds) == (1 << 30, 20, 60)
     assert (large.memory, large.cpu_seconds, large.wall_seconds) == (9 << 30, 84, 252)
     page = " ".join((ROOT / "docs/explanation/security.md").read_text("utf-8").split())

@@ -16,6 +16,7 @@ from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import verify_commit_reachable
 
 constants = pytest.importorskip("huggingface_hub.constants")
+_http = pytest.importorskip("huggingface_hub.utils._http")
 
 HEAD, OLD, PATCH, ORPHAN = ("a" * 40, "b" * 40, "6ad52ee" + "c" * 33, "d" * 40)
 HISTORIES = {"main": [HEAD, OLD], "v1": [OLD], "refs/pr/1": [PATCH, HEAD, OLD]}
@@ -129,6 +130,8 @@ def test_without_the_hub_the_commit_is_unverified(
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     if how == "environment":
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        if cached := getattr(_http, "_get_session_from_cache", None):  # before 1.0
+            monkeypatch.setattr(_http, cached.__name__, cached.__wrapped__)
     elif how == "library":
         monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     offline = how == "argument"

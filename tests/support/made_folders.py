@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import tokenizers
 
 from streamdec import load_tokenizer
 from streamdec.errors import MissingExtraError, TokenizerLoadError
@@ -29,6 +30,7 @@ FILES = Path(__file__).resolve().parents[1] / "folders" / "data" / "classes.json
 with FILES.open(encoding="utf-8") as _file:
     FACTS: dict[str, Any] = json.loads(_file.readline())
 """A ``tokenizer.json`` for each kind of model, a SentencePiece model, and texts."""
+IS_0_22 = tokenizers.__version__.startswith("0.22.")
 FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 _WARNED = "ids and text may differ from those of transformers: "
 _REFUSED = re.compile(r"\((.*)\) needs the library transformers")

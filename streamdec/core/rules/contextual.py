@@ -7,9 +7,9 @@ text. :mod:`streamdec.core.rules.base` says what a TokenRule is and which decode
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import SupportsIndex
 
+from streamdec.chunks import same_items
 from streamdec.core.replacers import CLEAN_UP_TOKENIZATION_SPACES as CLEAN_UP
 from streamdec.core.rules.base import REPLACEMENT_BYTES, Element, State, TokenRule
 from streamdec.protocols import CTC, Joined, LiteralReplace, Metaspace, WordPiece
@@ -117,8 +117,8 @@ class WordSuffix(TokenRule):
 def suffixed(suffix: str, piece: str) -> Suffixed:
     """Return the element of ``piece``, in which ``suffix`` ends a word."""
     followed, last = piece.replace(suffix, " "), piece.replace(suffix, "")
-    common = commonprefix([followed, last])  # noqa: RUF071 (letters, not paths)
-    return common.encode(), (followed[len(common) :], last[len(common) :])
+    size = same_items(followed, last)
+    return last[:size].encode(), (followed[size:], last[size:])
 
 
 # --- tokens that depend on the one before ---------------------------------------------------------
