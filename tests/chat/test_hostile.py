@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from jinja2 import nodes
@@ -405,6 +407,14 @@ def test_a_program_ends_quietly_with_children_of_the_common_pool() -> None:
         "print(render_isolated('a', {}, profile='classic')[0])\n"
     )
     assert printed_by(program) == ["a"]
+
+
+def test_a_pool_is_freed_after_its_use() -> None:
+    pool = ChildPool(1)
+    known = ref(pool)
+    del pool
+    gc.collect()
+    assert known() is None
 
 
 def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
