@@ -80,9 +80,8 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     exact = table_of(tokenizer, Options(byte_fallback="exact"))
     DecodeStream(tokenizer, byte_fallback="exact").step_batch([3, *[0, 1, 2] * 100])
     stored = exact.num_stored
-    DecodeStream(tokenizer, byte_fallback="exact").step_batch(
-        [3, *[0, 1, 2] * 400]
-    )  # deeper than recursion
+    longer = [3, *[0, 1, 2] * 400]  # deeper than recursion
+    DecodeStream(tokenizer, byte_fallback="exact").step_batch(longer)
     assert exact.num_stored == stored
     tokenizer = tokenizer_of()
     stream = DecodeStream(tokenizer)
@@ -305,9 +304,7 @@ def test_a_set_that_grows_evicts_others_without_a_new_request(
         ({"sections": {f"name {n}" + "x" * 900: (f"<{n}>", f"<{n}/>") for n in range(500)}}, [9]),
     ],
 )
-def test_the_size_of_a_set_is_an_upper_bound(
-    words: MockTokenizer, options: dict[str, Any], ids: Sequence[int]
-) -> None:
+def test_the_size_of_a_set_is_an_upper_bound(words: Any, options: Any, ids: Any) -> None:
     StopSequenceDecoder(words, stop="x").feed([*range(200)])
     with traced() as memory:
         decoder = StopSequenceDecoder(words, **options)
@@ -317,9 +314,7 @@ def test_the_size_of_a_set_is_an_upper_bound(
     assert len(decoder._stops._states) <= 501, "long texts that nearly match are not stored"
 
 
-def test_naming_ids_looks_only_at_what_is_stored(
-    words: MockTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_naming_ids_looks_only_at_what_is_stored(words: Any, monkeypatch: Any) -> None:
     dropped: list[int] = []
     DecodeStream(words).step_batch([7, 200, 8])  # the last one in a row of its own
     monkeypatch.setattr(Row, "pop", lambda _, token_id, *__: dropped.append(token_id))
