@@ -258,15 +258,16 @@ class StopSet:
         elif state.section != OUTSIDE:
             effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
         is_rare = self.patterns is not None and not self.patterns.is_cacheable(state.seen.tail)
-        size = max(len(state.jailed), self.matcher.reach(state.seen))
-        if is_rare or size > MAX_TAIL or len(text) > MAX_TEXT:
+        if not state.is_settled:
+            is_rare |= max(len(state.jailed), self.matcher.reach(state.seen)) > MAX_TAIL
+        if is_rare or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
             states, self._states = self._states, self._only_first()
             self.num_stored = 0
             for known in [*states.values()]:
                 known.clear()
-        for each in (state, None if effect is None else effect[1]):
+        for each in (state,) if effect is None else (state, effect[1]):
             if each is not None and not len(each):  # streams that come to it share it
                 self._states.setdefault((each.seen, each.section, each.jailed), each)
         state[text] = effect
