@@ -30,7 +30,7 @@ CORE_TESTS = [
     "tests/test_laws.py",
     "tests/test_stop_laws.py",
 ]
-"""Tests that need only the dependencies of the core and three small libraries."""
+"""Tests that need only the dependencies of the core and a few libraries."""
 SDIST_TESTS = [
     *CORE_TESTS,
     "tests/backends",
@@ -96,7 +96,7 @@ def lowest(session: nox.Session) -> None:
 @nox.session(name="lowest-core", python=LOWEST_PYTHON, venv_backend="uv")
 def lowest_core(session: nox.Session) -> None:
     """The core with its lowest dependencies, which other extras would raise."""
-    extras = ["testing", "sentencepiece", "tiktoken"]
+    extras = ["testing", "sentencepiece", "tiktoken", "bulk"]
     _install_lowest(session, "--group", "core-tests", *(f"--extra={extra}" for extra in extras))
     session.run("python", "-m", "pytest", *(session.posargs or CORE_TESTS))
 

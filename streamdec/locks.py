@@ -35,9 +35,10 @@ else:
             return found
 
 
-__all__ = ["Lock", "cached_property"]
+__all__ = ["Lock", "cached_property", "forked"]
 
-_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+forked: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Objects with a method ``after_fork``, which is called in a forked child."""
 
 
 class Lock:
@@ -51,7 +52,7 @@ class Lock:
     def __init__(self) -> None:
         self.inner = threading.RLock()
         """The lock of the standard library, for ``with`` where two calls are too many."""
-        _locks.add(self)
+        forked.add(self)
 
     def __enter__(self) -> None:
         self.inner.acquire()
@@ -59,11 +60,15 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         self.inner.release()
 
+    def after_fork(self) -> None:
+        """Be free again."""
+        self.inner = threading.RLock()
 
-def _free() -> None:
-    for lock in list(_locks):
-        lock.inner = threading.RLock()
+
+def _after_fork() -> None:
+    for each in list(forked):
+        each.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free)
+if hasattr(os, "register_at_fork"):  # once, because it keeps a function until the process ends
+    os.register_at_fork(after_in_child=_after_fork)

@@ -33,7 +33,7 @@ from streamdec.chat.messages import ContentFormat
 from streamdec.chat.rendering import RESOURCE_LIMIT
 from streamdec.children.child import Child, ChildError, ChildLimits
 from streamdec.errors import ChatTemplateError
-from streamdec.locks import Lock
+from streamdec.locks import Lock, forked
 
 BUSY = "CHAT_TEMPLATE_BUSY"
 CHILD_DIED = "CHAT_TEMPLATE_CHILD_DIED"
@@ -117,8 +117,7 @@ class ChildPool:
         self.limits = limits
         self._idle: list[Child] = []
         self._reset()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._abandon)
+        forked.add(self)
 
     def render(self, source: str, profile: str, message: bytes) -> Rendering:
         """Render the request ``message``. Raises :class:`ChatTemplateError`."""
@@ -189,7 +188,7 @@ class ChildPool:
         self._lock = Lock()
         self._slots = threading.BoundedSemaphore(self.size)
 
-    def _abandon(self) -> None:
+    def after_fork(self) -> None:
         """Drop the children in a fork of this process: they belong to the other process."""
         idle, self._idle = self._idle, []
         self._reset()

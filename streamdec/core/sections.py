@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.chunks import NOTHING, Chunk, of_parts
 from streamdec.core.patterns.matcher import StopMatcher
-from streamdec.core.strings import Hit, StopStrings
+from streamdec.core.strings import STOP_SIZE, Hit, StopStrings
 from streamdec.errors import StreamdecError
 from streamdec.protocols import Decoder
 
@@ -65,6 +65,8 @@ class Sections:
         self._ids = [_by_id(each, skipped) for each in self._targets]
         self.ids: frozenset[int] = frozenset().union(*self._ids)
         """The ids that are markers."""
+        self.num_bytes = sum(each.num_bytes for each in self._texts) + 2 * STOP_SIZE * len(pairs)
+        """How many bytes it takes, estimated; without its ids."""
 
     def __len__(self) -> int:
         return len(self._targets) - 1

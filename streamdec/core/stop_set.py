@@ -64,10 +64,12 @@ MAX_STORED = 32_768
 """The most texts stored in all states of one stop set; each takes about 150 bytes."""
 MAX_TEXT = 256
 """The most code points of a stored text. Hardly a token has more."""
+MAX_TAIL = 64
+"""The most code points of a tail after which texts are stored: all tails of a stop are large."""
 NOTED_EVERY = 16
 """The size of a set is noted again after so many new texts."""
-SET_SIZE = 6_700
-"""Bytes of a set of stops with its first texts, without its first state."""
+SET_SIZE, ID_SIZE = 6_700, 250
+"""Bytes of a set of stops with its first texts, without its first state; and of each of its ids."""
 STATE_SIZE = 800
 """Bytes of a state."""
 STORED_SIZE = 150
@@ -89,7 +91,7 @@ class StopState(dict[str, "Effect | None"]):
 
     __slots__ = (
         *("_stops", "alert", "first_letters", "is_settled"),
-        *("jailed", "letters", "section", "seen"),
+        *("jailed", "letters", "reach", "section", "seen"),
     )
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
@@ -99,7 +101,9 @@ class StopState(dict[str, "Effect | None"]):
         """The section in which the jailed text, or the next one, begins."""
         self.jailed: str = jailed
         """Decided text that is not output yet."""
-        self.is_settled: bool = not (jailed or stops.matcher.reach(seen))
+        self.reach: int = max(len(jailed), stops.matcher.reach(seen))
+        """How many code points at the end of the text are jailed, or may be in a later stop."""
+        self.is_settled: bool = not self.reach
         """Whether no later stop or marker can begin in the text so far."""
         first_letters = stops.matcher.first_letters(seen) if self.is_settled else None
         if first_letters is not None and stops.labeller is not None:
@@ -180,6 +184,9 @@ class StopSet:
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] = []
+        self._own_size = SET_SIZE + ID_SIZE * len(self.ids) + 4 * sum(map(len, definition.names))
+        for each in filter(None, (self.matcher, self.labeller)):
+            self._own_size += each.sections.num_bytes
         self.num_stored = 0
         """How many texts the states know."""
         self.note_growth: Callable[[StopSet], None] | None = None
@@ -195,7 +202,7 @@ class StopSet:
     def size(self) -> int:
         """How many bytes it takes, estimated."""
         stored = STATE_SIZE * len(self._states) + STORED_SIZE * self.num_stored
-        return SET_SIZE + self.matcher.stops.num_bytes + stored
+        return self._own_size + self.matcher.stops.num_bytes + stored
 
     @property
     def longest(self) -> int:
@@ -253,31 +260,25 @@ class StopSet:
         elif state.section != OUTSIDE:
             effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
         is_rare = self.patterns is not None and not self.patterns.is_cacheable(state.seen.tail)
-        if is_rare or len(text) > MAX_TEXT:
+        if is_rare or state.reach > MAX_TAIL or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
             states, self._states = self._states, self._only_first()
             self.num_stored = 0
             for known in [*states.values()]:
                 known.clear()
-        if not len(state):
-            self._keep(state)
+        for each in (state,) if effect is None else (state, effect[1]):
+            if each is not None and not len(each):  # streams that come to it share it
+                self._states.setdefault((each.seen, each.section, each.jailed), each)
         state[text] = effect
-        after = None if effect is None else effect[1]
-        if after is not None and not len(after):
-            self._keep(after)
         self.num_stored += 1
         if self.num_stored % NOTED_EVERY == 0 and self.note_growth is not None:
             self.note_growth(self)
         return effect
 
     def _only_first(self) -> dict[tuple[tuple[Any, int, str], int, str], StopState]:
-        """Return a dict of the first state, as ``_keep`` keeps it."""
+        """Return a dict of the first state, as ``learn`` keeps it."""
         return {(self.first.seen, OUTSIDE, ""): self.first}
-
-    def _keep(self, state: StopState) -> None:
-        """Let streams that come to ``state``, which has no texts yet, share it."""
-        self._states.setdefault((state.seen, state.section, state.jailed), state)
 
     # --- text
 

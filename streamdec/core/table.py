@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
@@ -201,19 +201,18 @@ class Table(ABC):
             for row in [*rows.values()]:
                 row.clear()
 
-    def name_ids(self, token_ids: Iterable[int], by: Literal[1, -1] = 1) -> None:
+    def name_ids(self, token_ids: frozenset[int], by: Literal[1, -1] = 1) -> None:
         """Mark ``token_ids`` as NAMED, or (by -1) undo one such call."""
         with self._lock.inner:
+            before = self._named.keys() & token_ids
             for token_id in token_ids:
-                was_named = token_id in self._named
                 self._named[token_id] += by
                 if not self._named[token_id]:
                     del self._named[token_id]
-                if was_named == (token_id in self._named):
-                    continue
-                for row in (self.idle_row, *self._rows.values()):
-                    if row is not None:  # on the windowed route nothing is stored
-                        row.pop(token_id, None)
+            changed = before ^ (self._named.keys() & token_ids)
+            for row in filter(None, (self.idle_row, *self._rows.values())):
+                for token_id in row.keys() & changed:  # takes as long as the smaller of the two
+                    row.pop(token_id, None)
 
     # --- what a kind of table defines: the states, and what a token does in them
 

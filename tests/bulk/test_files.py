@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +24,7 @@ from streamdec.bulk.files import check_files, decode_files
 from streamdec.errors import SourceError, StreamdecError, TokenIdError
 from tests.cli.running import TOKENIZER as DEMO
 from tests.cli.running import Run, command, run
+from tests.support.caches import traced
 from tests.support.pages import ROOT
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hi", b" there", b"!", b"\xf0\x9f", b"\x98\x80", b"\n"])
@@ -188,14 +188,11 @@ def test_memory_does_not_grow_with_the_file(
             written(source, table)
         sizes: list[int] = []
         before = pa.total_allocated_bytes()
-        tracemalloc.start()
-        decoded(
-            source,
-            then=lambda: sizes.append(
-                pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[1]
-            ),
-        )
-        tracemalloc.stop()
+        with traced() as memory:
+            decoded(
+                source,
+                then=lambda: sizes.append(pa.total_allocated_bytes() - before + memory()[1]),
+            )
         return max(sizes)
 
     most(150)  # all is imported now

@@ -29,7 +29,9 @@ from streamdec.chat.rendering import compile_template, parse_template, render_co
 from streamdec.children import child as processes
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
+from streamdec.locks import forked
 from tests.chat import attacks
+from tests.platform.test_platform import in_a_fork
 from tests.support.pages import ROOT, printed_by
 from tests.support.processes import unharmed
 
@@ -413,18 +415,17 @@ def test_a_program_ends_quietly_with_children_of_the_common_pool() -> None:
     assert printed_by(program) == ["a"]
 
 
+def test_a_pool_is_freed_after_its_use() -> None:
+    before = len(forked)
+    ChildPool(1)
+    assert len(forked) <= before
+
+
 def test_a_fork_starts_its_own_children(pool: ChildPool) -> None:
     rendered(pool, "a")
     (mine,) = idle(pool)
-    fork = os.fork()
-    if fork == 0:
-        right = False
-        try:
-            right = idle(pool) == [] and rendered(pool, "a")[0] == "a" and idle(pool) != [mine]
-            pool.close()
-        finally:
-            os._exit(0 if right else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) == 0
+    found = in_a_fork(lambda: [idle(pool), rendered(pool, "a")[0], idle(pool)])
+    assert (found[:2], found[2] == [mine]) == ([[], "a"], False)
     assert rendered(pool, "a")[0] == "a"
     assert idle(pool) == [mine], "the other process left it alone"
 

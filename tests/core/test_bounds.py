@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import tracemalloc
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +16,7 @@ from streamdec.core.replay import Cell, Replay, final_spans, spans_of
 from streamdec.core.since import split
 from streamdec.protocols import BPESuffix
 from tests.core.test_table import table_of
+from tests.support.caches import traced
 
 TOKENS = [b"a", b"\xe4", b"\xbd", b"\xa0", b"<s>", b"<e>", b"", b"\nUs", b"<t", b"ab"]
 A, LEAD, MIDDLE, LAST, SKIPPED, OTHER_SKIPPED, EMPTY, STOP, MARKER, AB = range(len(TOKENS))
@@ -41,13 +41,10 @@ def test_memory_for_an_open_run_is_proportional_to_the_run() -> None:
         decoder = StopSequenceDecoder(
             tokenizer_of("byte_fallback"), stop="zz", byte_fallback="exact"
         )
-        tracemalloc.start()
-        try:
+        with traced() as memory:
             decoder.step_batch([LEAD, MIDDLE, LAST] * count)
             assert len(decoder.held) == 3 * count
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+            return memory()[1]
 
     peak(50)  # the table learns the ids
     assert peak(240) < 3 * peak(120)

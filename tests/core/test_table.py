@@ -23,10 +23,10 @@ from streamdec.core.masks import UNKNOWN
 from streamdec.core.shared_tables import route_of, table_for
 from streamdec.core.stop_set import StopSet
 from streamdec.core.stop_sets import stop_set_for, stop_set_statistics
-from streamdec.core.table import MAX_UNKNOWN
+from streamdec.core.table import MAX_UNKNOWN, Row
 from streamdec.errors import StreamdecWarning
 from streamdec.protocols import BPESuffix
-from tests.support.caches import small_caches
+from tests.support.caches import small_caches, traced
 from tests.support.snapshots import resealed
 
 YOU = "你".encode()
@@ -80,9 +80,8 @@ def test_open_runs_and_tokens_inside_a_character_are_not_stored() -> None:
     exact = table_of(tokenizer, Options(byte_fallback="exact"))
     DecodeStream(tokenizer, byte_fallback="exact").step_batch([3, *[0, 1, 2] * 100])
     stored = exact.num_stored
-    DecodeStream(tokenizer, byte_fallback="exact").step_batch(
-        [3, *[0, 1, 2] * 400]
-    )  # deeper than recursion
+    longer = [3, *[0, 1, 2] * 400]  # deeper than recursion
+    DecodeStream(tokenizer, byte_fallback="exact").step_batch(longer)
     assert exact.num_stored == stored
     tokenizer = tokenizer_of()
     stream = DecodeStream(tokenizer)
@@ -308,6 +307,35 @@ def test_a_set_that_grows_evicts_others_without_a_new_request(
     assert kept.size >= before + module.STORED_SIZE * kept.num_stored > 17_000
     assert set_of(words, usual) is kept, "it was used last"
     assert set_of(words, other) is not first, "there was no room for both"
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ({"stop": [f"{n} stop" for n in range(500)]}, range(200)),
+        ({"stop": "9 " * 3_000 + "x", "visible_stop": "9 " * 4_000}, [9] * 3_000),
+        ({"stop_token_ids": range(10_000), "visible_stop_token_ids": range(9_999, 20_000)}, []),
+        ({"ignore_stops_between": ("9 " * 3_000, "😀" * 90_000)}, [9] * 2_000),
+        ({"ignore_stops_between": [(f"<{n}>", n) for n in range(2_000)]}, [9]),
+        ({"sections": {f"name {n}" + "x" * 900: (f"<{n}>", f"<{n}/>") for n in range(500)}}, [9]),
+    ],
+)
+def test_the_size_of_a_set_is_an_upper_bound(words: Any, options: Any, ids: Any) -> None:
+    StopSequenceDecoder(words, stop="x").feed([*range(200)])
+    with traced() as memory:
+        decoder = StopSequenceDecoder(words, **options)
+        decoder.step_batch(ids)
+        gc.collect()
+        assert memory()[0] < decoder._stops.size + 20_000
+    assert len(decoder._stops._states) <= 501, "long texts that nearly match are not stored"
+
+
+def test_naming_ids_looks_only_at_what_is_stored(words: Any, monkeypatch: Any) -> None:
+    dropped: list[int] = []
+    DecodeStream(words).step_batch([7, 200, 8])  # the last one in a row of its own
+    monkeypatch.setattr(Row, "pop", lambda _, token_id, *__: dropped.append(token_id))
+    table_for(words).name_ids(frozenset(range(10_000)))
+    assert sorted(dropped) == [7, 8, 200]
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])

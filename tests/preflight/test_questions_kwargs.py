@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from streamdec.errors import MissingExtraError
 from streamdec.preflight import build_chat_template_env, effective_template_kwargs
 from tests.preflight.changes import both, config, file, say, template
 from tests.preflight.making import CHATML, Parts, control
+from tests.support.caches import traced
 
 meta = pytest.importorskip("jinja2.meta")
 
@@ -133,10 +133,7 @@ def test_without_jinja2_one_error_says_what_to_install(
 def test_constants_are_computed_in_the_child_alone(tmp_path: Path, constant: str) -> None:
     """jinja2 computes them as it looks for the variables."""
     folder = snapshot(tmp_path, template(f"{{{{ {constant} }}}}{{{{ b }}}}"))
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         found = effective_template_kwargs(folder, "vllm", {"b": 1})
-        assert tracemalloc.get_traced_memory()[1] < 100_000_000
-    finally:
-        tracemalloc.stop()
+        assert memory()[1] < 100_000_000
     assert found.kept == {"b": 1} or "too much processor time" in found.refused["b"]

@@ -1,4 +1,4 @@
-"""Caches so small that they are emptied all the time, and histories as short as can be.
+"""Caches so small that they are emptied all the time, histories as short as can be, and memory.
 
 Only this module names their bounds.
 """
@@ -6,7 +6,8 @@ Only this module names their bounds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
@@ -27,6 +28,16 @@ def small_caches(most: int) -> Iterator[None]:
         for owner, name in bounds:
             stack.enter_context(patch.object(owner, name, most))
         yield
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], tuple[int, int]]]:
+    """While it lasts, memory is traced. Yield what returns how much is taken, and was at most."""
+    tracemalloc.start()
+    try:
+        yield tracemalloc.get_traced_memory
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager

@@ -134,12 +134,15 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             token_id = new_token_ids[0]
             try:
                 chunk = self._step(token_id)
+            except TokenIdError:
+                pass  # it is read again below
             except Exception as error:
                 return self._update_after(error, new_token_ids, stop_terminated)
-            self.token_ids.append(token_id)
-            if chunk.text:
-                self._new.append(chunk.text)
-            return None if chunk.finish_reason is None else str(chunk.stop_reason)
+            else:
+                self.token_ids.append(token_id)
+                if chunk.text:
+                    self._new.append(chunk.text)
+                return None if chunk.finish_reason is None else str(chunk.stop_reason)
         if not new_token_ids:
             return None
         ids, read = self.token_ids, new_token_ids
@@ -148,7 +151,12 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         num_before = len(ids)
         try:
             for token_id in read:
-                chunk = self._step(token_id)
+                try:
+                    chunk = self._step(token_id)
+                except TokenIdError as error:  # as vLLM does: count it, and continue
+                    message = "the engine output an invalid token id; it is decoded as no text"
+                    say_once(message, exc_info=error)
+                    chunk = NOTHING
                 ids.append(token_id)
                 if chunk.text:
                     self._new.append(chunk.text)
@@ -211,13 +219,6 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
                 [*self._prompt, *self.token_ids], max(self._params.min_tokens - num_tokens, 0)
             )
             return self.update(rest, stop_terminated)
-        if isinstance(error, TokenIdError):
-            # As vLLM does: count it, and continue.
-            say_once(
-                "the engine output an invalid token id; it is decoded as no text", exc_info=error
-            )
-            self.token_ids.append(rest[0])
-            return self.update(rest[1:], stop_terminated)
         name = type(error).__name__
         say_once(f"vLLM's own detokenizer continues with a request after a {name}", exc_info=error)
         self._hand_over_or_give_up()

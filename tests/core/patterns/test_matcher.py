@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from streamdec.core.patterns import automaton, matcher
 from streamdec.core.patterns.compile import read_pattern, read_patterns
 from streamdec.core.patterns.matcher import PatternStops, PatternTail, matcher_of
+from tests.support.caches import traced
 from tests.test_stop_patterns import ENDLESS, MOST, REPEATS, patterns
 
 MORE = settings(max_examples=4 * settings().max_examples)
@@ -285,15 +285,12 @@ def test_the_graph_bounds_the_work_for_a_letter(pattern: str) -> None:
 def test_num_bytes_of_an_automaton_is_an_upper_bound(pattern: str, letters: str) -> None:
     chooser = random.Random(1)
     read_pattern.cache_clear()
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         found = read_pattern(pattern, 4_000).automaton
         state = found.blank
         for letter in chooser.choices(letters, k=800):
             state, _ = found.step(state, letter)
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
+        taken = memory()[0]
     assert taken <= found.num_bytes + 20_000
     assert taken <= 3_500_000
 
