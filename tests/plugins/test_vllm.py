@@ -51,14 +51,12 @@ def steps(ids: Sequence[int], size: int) -> list[list[int]]:
     return [list(ids[place : place + size]) for place in range(0, len(ids), size)]
 
 
-def detokenizer(
-    engine: SimpleNamespace, prompt: Sequence[int] = (1,), *, resumable: bool = False, **params: Any
-) -> Any:
+def detokenizer(engine: SimpleNamespace, prompt: Sequence[int] = (1,), **params: Any) -> Any:
     request: dict[str, Any] = dict.fromkeys(
         ["mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"]
     )
     request |= {"request_id": "0", "prompt_token_ids": [*prompt], "arrival_time": 0.0}
-    request["resumable"] = resumable
+    request["resumable"] = params.pop("resumable", False)
     parameters = engine.request.__match_args__  # the stand-in has few of them
     return engine.detokenizers.IncrementalDetokenizer.from_new_request(
         engine.tokenizer,
