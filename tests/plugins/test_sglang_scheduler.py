@@ -135,6 +135,7 @@ def test_other_requests_keep_the_class_of_sglang(
 ) -> None:
     assert type(request(engine, stops, regex=regex)) is engine.req
     assert type(request(engine, ["a"])) is engine.stops.CheckedReq
+    assert type(engine.req("a", "", array("q"), SimpleNamespace())) is engine.req  # no such fields
 
 
 @pytest.mark.parametrize(

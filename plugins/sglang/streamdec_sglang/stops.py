@@ -49,9 +49,10 @@ def equip(result: Any, request: Req, *args: Any, **options: Any) -> None:
     params: Any = request.sampling_params
     if type(request) is not Req:
         return
-    if params.stop_regex_strs:
+    # An error here would end the scheduler: another version may not have these fields.
+    if getattr(params, "stop_regex_strs", None):
         note_regex(params)
-    elif params.stop_strs:
+    elif getattr(params, "stop_strs", None):
         request.streamdec, request.streamdec_read = None, 0
         request.streamdec_late, request.streamdec_markers = None, ()
         request.__class__ = CheckedReq
