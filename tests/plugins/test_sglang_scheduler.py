@@ -112,10 +112,10 @@ def test_the_beginning_of_a_stop_is_withheld(engine: SimpleNamespace) -> None:
 
 
 def test_a_stop_is_withheld_while_sglang_may_find_it(engine: SimpleNamespace) -> None:
-    """It never does here: the stop has four tokens, and it looks at two."""
-    stop, length, withheld = ended(request(engine, ["🦉"]), encoded("a🦉bcd"))
-    assert (stop, length) == (None, None)
-    assert withheld == [*[False] * len(encoded("🦉")), True, True, False, False]
+    """It never does here: the stop has three tokens, and it looks at two."""
+    stop, _, withheld = ended(request(engine, ["🦉"]), encoded("a🦉b🦉cd"))
+    assert stop is None
+    assert withheld == [*[False] * 3, True, True, *[False] * 2, True, True, False]
 
 
 def test_ids_that_came_without_a_check_are_read(engine: SimpleNamespace) -> None:
@@ -135,6 +135,7 @@ def test_other_requests_keep_the_class_of_sglang(
 ) -> None:
     assert type(request(engine, stops, regex=regex)) is engine.req
     assert type(request(engine, ["a"])) is engine.stops.CheckedReq
+    assert type(engine.req("a", "", array("q"), SimpleNamespace())) is engine.req  # no such fields
 
 
 @pytest.mark.parametrize(

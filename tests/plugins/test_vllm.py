@@ -56,6 +56,7 @@ def detokenizer(engine: SimpleNamespace, prompt: Sequence[int] = (1,), **params:
         ["mm_features", "pooling_params", "lora_request", "cache_salt", "data_parallel_rank"]
     )
     request |= {"request_id": "0", "prompt_token_ids": [*prompt], "arrival_time": 0.0}
+    request["resumable"] = params.pop("resumable", False)
     parameters = engine.request.__match_args__  # the stand-in has few of them
     return engine.detokenizers.IncrementalDetokenizer.from_new_request(
         engine.tokenizer,
@@ -166,6 +167,11 @@ def test_a_resumable_request_continues_after_a_stop(on: SimpleNamespace) -> None
         assert found.update(ids, False) == "two"
         assert found.get_next_output_text(True, True) == expected
     assert found.update(encoded("two"), False) == "two"
+    found = detokenizer(on, resumable=True)
+    for each in encoded("a🦉"):  # each in a part of its own
+        found.update([each], False)
+        text = found.get_next_output_text(True, False)
+    assert text == "a🦉"
 
 
 def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace) -> None:

@@ -57,7 +57,7 @@ def note_regex(params: Any) -> None:
 
 def _given(params: Any) -> Any:
     """Return what the request says, or else the environment variable."""
-    custom = params.custom_params
+    custom = getattr(params, "custom_params", None)
     given = custom.get(FIELD) if isinstance(custom, dict) else None
     return _setting() if given is None else given
 

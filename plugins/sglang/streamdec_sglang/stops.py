@@ -4,7 +4,8 @@ SGLang decodes the last ids of a request at each step to look for its stop strin
 time if the request streams, to see whether the end of its text may become one. Here a request with
 stop strings has a :class:`streamdec.StopSequenceDecoder`, which takes each new id. It tells when no
 stop can be complete, which is so at nearly all steps. When it finds one, SGLang's own code decides:
-the reason of the end, its length, and which of several stops counts, are SGLang's.
+the reason of the end, its length, and which of several stops counts, are SGLang's. If that does not
+find the stop, or only later, another decoder looks for the stops after it.
 
 SGLang's code does not know of reasoning. If the stops of a request are ignored between markers, its
 decoder decides instead. The manager of the detokenizer cuts a text at the first occurrence of the
@@ -20,7 +21,7 @@ stops costs nothing more, and the decoder is freed with its request.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +35,8 @@ from streamdec_sglang.tokenizer import decoder_for, why_unsupported
 
 __all__ = ["CheckedReq", "FoundStop", "equip", "trim_matched_stop"]
 
+_CONTEXT = 16
+"""How many ids before those that a decoder reads again are its prompt, for an open character."""
 _AFTER = "streamdec_num_after"
 """The key of a reason with the number of code points after the stop. The detokenizer removes it."""
 
@@ -46,11 +49,12 @@ def equip(result: Any, request: Req, *args: Any, **options: Any) -> None:
     params: Any = request.sampling_params
     if type(request) is not Req:
         return
-    if params.stop_regex_strs:
+    # An error here would end the scheduler: another version may not have these fields.
+    if getattr(params, "stop_regex_strs", None):
         note_regex(params)
-    elif params.stop_strs:
+    elif getattr(params, "stop_strs", None):
         request.streamdec, request.streamdec_read = None, 0
-        request.streamdec_markers = ()
+        request.streamdec_late, request.streamdec_markers = None, ()
         request.__class__ = CheckedReq
 
 
@@ -102,32 +106,49 @@ class CheckedReq(Req):  # type: ignore[misc]
     streamdec: StopSequenceDecoder | None
     """Has read the first ``streamdec_read`` ids of the output; None before the first check."""
     streamdec_read: int
+    streamdec_late: int | None
+    """How many ids were read when there was a stop that SGLang did not find yet."""
     streamdec_markers: Pairs
     """Stops between them are ignored."""
 
     def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
         """Return whether a stop string ends the request, and note it as SGLang does."""
-        error = None
+        is_found: bool
         try:
             ids, decoder = self.output_ids, self.streamdec
             read = len(ids) - new_accepted_len
             if decoder is None or read != self.streamdec_read or new_accepted_len != 1:
                 decoder = _after(self, read)
-                decoder.feed(ids[read:])
+                if not decoder.finished:
+                    decoder.feed(ids[read:])
             else:
                 decoder.step(ids[read])
             self.streamdec_read = len(ids)
             if not decoder.finished:
-                return False
-            if self.streamdec_markers:
+                if not self._is_late(new_accepted_len):
+                    return False
+            elif self.streamdec_markers:
                 _finish(self, decoder)
                 return True
-        except Exception as raised:
-            error = raised
-        # SGLang's own code continues, also if it does not find the stop in its last few tokens.
-        _hand_over(self, error)
-        is_found: bool = self._check_str_based_finish(new_accepted_len)
+            else:
+                self.streamdec, self.streamdec_late = _after_stop(self), len(ids)
+        except Exception as error:
+            _hand_over(self, error)
+            is_found = self._check_str_based_finish(new_accepted_len)
+            return is_found
+        # SGLang's own code decides. It may not find the stop in its last few ids, or later.
+        is_found = super()._check_str_based_finish(new_accepted_len)
+        if is_found:
+            self.__class__, self.streamdec = Req, None
         return is_found
+
+    def _is_late(self, new_accepted_len: int = 1) -> bool:
+        """Return whether SGLang still looks at the ids of a stop that it did not find."""
+        late = self.streamdec_late
+        if late is None:
+            return False
+        num_seen: int = self._stop_match_tail_len(new_accepted_len)
+        return len(self.output_ids) - late < num_seen
 
     def check_match_stop_str_prefix(self) -> bool:
         """Return whether the end of the text may become a stop, so that it is not sent."""
@@ -135,7 +156,7 @@ class CheckedReq(Req):  # type: ignore[misc]
         if decoder is None or self.streamdec_read != len(self.output_ids):
             is_begun: bool = super().check_match_stop_str_prefix()
             return is_begun
-        return bool(decoder.jailed)
+        return bool(decoder.jailed) or self._is_late()
 
     def init_incremental_detokenize(self) -> tuple[Any, int]:
         """Return the ids for the detokenizer, and how many of them are of the prompt.
@@ -147,20 +168,6 @@ class CheckedReq(Req):  # type: ignore[misc]
         if not self.stream and not self.finished() and self.check_match_stop_str_prefix():
             ids = ids[: max(self.send_decode_id_offset, num_prompt_ids)]
         return ids, num_prompt_ids
-
-
-class _LateReq(CheckedReq):
-    """A request with a stop that SGLang's own code does not find, or finds a few tokens later."""
-
-    def _check_str_based_finish(self, new_accepted_len: int = 1) -> bool:
-        is_found: bool = Req._check_str_based_finish(self, new_accepted_len)
-        return is_found
-
-    def check_match_stop_str_prefix(self) -> bool:
-        """Return whether the stop is among the ids that SGLang looks at, or another one begins."""
-        num_after = len(self.output_ids) - self.streamdec_read
-        is_seen: bool = num_after < self._stop_match_tail_len(1)
-        return is_seen or bool(Req.check_match_stop_str_prefix(self))
 
 
 class _HandedOverReq(Req):  # type: ignore[misc]
@@ -191,21 +198,41 @@ def _after(request: CheckedReq, read: int) -> StopSequenceDecoder:
         params = request.sampling_params
         if any("\ufffd" in stop for stop in params.stop_strs):
             raise _UnsupportedError("a stop has U+FFFD, as an unfinished character has")
-        tokenizer = _decoder_of(request.tokenizer)
-        if isinstance(tokenizer, str):
-            raise _UnsupportedError(tokenizer)
         # SGLang decodes what it searches with special tokens, and without the prompt.
         request.streamdec_markers = markers = markers_of(params, request.tokenizer)
-        decoder = StopSequenceDecoder(
-            tokenizer,
-            prompt_token_ids=_prompt(request) if markers else (),
-            skip_special_tokens=False,
-            stop=[*params.stop_strs],
-            ignore_stops_between=markers,
-        )
+        request.streamdec_late = None
+        prompt = _prompt(request) if markers else ()
+        decoder = _decoder(request, prompt, ignore_stops_between=markers)
         decoder.feed(request.output_ids[: max(read, 0)])
         request.streamdec = decoder
     return decoder
+
+
+def _after_stop(request: CheckedReq) -> StopSequenceDecoder:
+    """Return a decoder that has read all ids of ``request``, and ignores stops in them.
+
+    A later stop may begin in the last of these ids, so it reads them again.
+    """
+    ids = request.output_ids
+    longest = max(len(stop.encode()) for stop in request.sampling_params.stop_strs)
+    start = max(len(ids) - longest, 0)
+    context = ids[max(start - _CONTEXT, 0) : start]
+    decoder = _decoder(request, context, min_tokens=len(ids) - start)
+    decoder.feed(ids[start:])
+    return decoder
+
+
+def _decoder(request: CheckedReq, prompt: Sequence[int], **conditions: Any) -> StopSequenceDecoder:
+    tokenizer = _decoder_of(request.tokenizer)
+    if isinstance(tokenizer, str):
+        raise _UnsupportedError(tokenizer)
+    return StopSequenceDecoder(
+        tokenizer,
+        prompt_token_ids=prompt,
+        skip_special_tokens=False,
+        stop=[*request.sampling_params.stop_strs],
+        **conditions,
+    )
 
 
 def _prompt(request: CheckedReq) -> list[int]:
@@ -243,12 +270,9 @@ def _decoder_of(tokenizer: Any) -> HuggingFaceTokenizer | str:
     return f"{type(tokenizer).__name__}: {reason}"
 
 
-def _hand_over(request: CheckedReq, error: Exception | None) -> None:
+def _hand_over(request: CheckedReq, error: Exception) -> None:
     """Let SGLang's own code check ``request`` from now on."""
     request.streamdec = None
-    if error is None:  # there are no markers
-        request.__class__ = _LateReq
-        return
     request.__class__ = _HandedOverReq if request.streamdec_markers else Req
     is_expected = isinstance(error, _UnsupportedError)
     message = str(error) if is_expected else f"after a {type(error).__name__}"

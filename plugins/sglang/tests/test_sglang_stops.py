@@ -43,16 +43,25 @@ def test_no_part_of_a_stop_is_sent_before_it_is_found(name: str) -> None:
     assert leaks([made.script(draw) for _ in range(300)], made.tokenizer) == 0
 
 
+@pytest.mark.parametrize("before", ["", "<|assistant|>"])
 @pytest.mark.parametrize(("is_stock", "expected"), [(True, "🦉🦉 of ow"), (False, "🦉")])
-def test_a_stop_that_sglang_finds_late_is_not_sent(is_stock: bool, expected: str) -> None:
-    """The ids that SGLang looks at begin inside a character, so bytes after it are not one."""
+def test_a_stop_that_sglang_finds_late_is_not_sent(
+    before: str, is_stock: bool, expected: str
+) -> None:
+    """The ids that SGLang looks at begin inside a character, so bytes after it are not one.
+
+    Another stop before it has more tokens than SGLang looks at, so it does not end the request.
+    """
     tokenizer = sglang_on_cpu.tokenizer("phi-3-vision")
-    ids = tokenizer.encode("🦉🦉 of owls.", add_special_tokens=False)
-    script = Script([1], [[each] for each in ids], params={"stop": ["\nUser: b", "🦉 of"]})
+    ids = tokenizer.convert_tokens_to_ids([*before])
+    ids += tokenizer.encode("🦉🦉 of owls.", add_special_tokens=False)
+    stops = ["\nUser: b", "🦉 of", "<|assistant|>"]
+    script = Script([1], [[each] for each in ids], params={"stop": stops})
     given = sglang_on_cpu.batches({"a": script}, tokenizer, is_stock=is_stock)
     decode = sglang_on_cpu.stock() if is_stock else None
     texts = sglang_on_cpu.run(sglang_on_cpu.make_manager(tokenizer), given, decode)
-    assert "".join(texts["a"]) == expected
+    # Its own token begins with a space.
+    assert "".join(texts["a"]) == (before and f"{before} ") + expected
 
 
 @pytest.mark.parametrize("is_stock", [True, False])

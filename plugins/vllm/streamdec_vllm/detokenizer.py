@@ -87,7 +87,10 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         super().__init__()
         self._tokenizer = tokenizer
         self._params = request.sampling_params
-        self._prompt = request.prompt_token_ids or ()  # none, if the prompt is embeddings
+        self._is_resumable = bool(getattr(request, "resumable", False))
+        prompt = request.prompt_token_ids or ()  # none, if the prompt is embeddings
+        # vLLM appends the prompts of later parts to the list of a resumable request.
+        self._prompt = [*prompt] if self._is_resumable else prompt
         self._request_id = request.request_id
         self._shows_stop = bool(self._params.include_stop_str_in_output)
         self._new: list[str] = []
@@ -173,7 +176,8 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """Return the text since the last call (``delta``), or all of it.
 
         ``finished`` also outputs what was withheld. The request may continue (vLLM's streaming
-        input), so this is a release and not an end.
+        input), so this is a release and not an end. There an unfinished character waits: a part of
+        a request may have a single token.
         """
         if finished:
             self._release()
@@ -194,6 +198,8 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         if self._decoder is None or self._decoder.finish_reason is not None:
             return
         try:
+            if self._is_resumable and not self._decoder.pending_text.strip("\ufffd"):
+                return
             text = self._decoder.release().text
         except Exception as error:
             say_once(f"the end of a text was not decoded: {type(error).__name__}", exc_info=error)

@@ -194,6 +194,25 @@ def test_random_requests_give_the_same_or_differ_for_a_known_reason(build: Any) 
     assert counts["equal"] > 200
 
 
+@pytest.mark.parametrize("kind", ["DELTA", "CUMULATIVE"])
+def test_a_character_may_span_parts_of_streaming_input(kind: str) -> None:
+    """A model that transcribes speech in real time generates one token for each part."""
+    library = ZOO["byte_level_trained"]()
+    ids = library.encode("ok 🦉 fine", add_special_tokens=False).ids
+
+    def text() -> str:
+        front = FrontHalf(library, [1], kind, resumable=True)
+        texts = []
+        for token_id in ids:
+            texts += [each.outputs[0].text for each in front.outputs([[token_id]], "LENGTH")]
+            front.ask([2, 3])
+        return "".join(texts) if kind == "DELTA" else texts[-1]
+
+    expected = text()
+    streamdec_vllm.register()
+    assert text() == expected == "ok 🦉 fine"
+
+
 # --- the switch -----------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ class FrontHalf:
         tokenizer: as vLLM holds it; None as with ``skip_tokenizer_init``.
         prompt_token_ids: what was asked.
         kind: ``"DELTA"``, ``"CUMULATIVE"`` or ``"FINAL_ONLY"``.
+        resumable: streaming input: more parts of the prompt may follow.
         params: of ``SamplingParams``.
     """
 
@@ -35,26 +36,34 @@ class FrontHalf:
         prompt_token_ids: Sequence[int] = (1,),
         kind: str = "DELTA",
         stream_interval: int = 1,
+        resumable: bool = False,
         **params: Any,
     ) -> None:
         from vllm.sampling_params import RequestOutputKind, SamplingParams
-        from vllm.v1.engine import EngineCoreRequest
         from vllm.v1.engine.output_processor import OutputProcessor
 
         held = tokenizer and _held(tokenizer)
         self.processor = OutputProcessor(held, log_stats=False, stream_interval=stream_interval)
+        self.params = SamplingParams(output_kind=RequestOutputKind[kind], **params)
+        self.resumable = resumable
+        self.ask(prompt_token_ids)
+
+    def ask(self, prompt_token_ids: Sequence[int]) -> None:
+        """Add the request, or the next part of its prompt."""
+        from vllm.v1.engine import EngineCoreRequest
+
         request = EngineCoreRequest(
             request_id="0",
             external_req_id="request",
             prompt_token_ids=[*prompt_token_ids],
             mm_features=None,
-            sampling_params=SamplingParams(output_kind=RequestOutputKind[kind], **params),
+            sampling_params=self.params,
             pooling_params=None,
             arrival_time=0.0,
             lora_request=None,
             cache_salt=None,
             data_parallel_rank=None,
-            resumable=False,
+            resumable=self.resumable,
         )
         self.processor.add_request(request, None)
 

@@ -13,3 +13,4 @@ class EngineCoreRequest:
     request_id: str
     prompt_token_ids: list[int] | None
     sampling_params: Any
+    resumable: bool = False
