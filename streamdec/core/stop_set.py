@@ -95,7 +95,7 @@ class StopState(dict[str, "Effect | None"]):
     )
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
-        self._stops = stops
+        self._stops = weakref.ref(stops)
         self.seen: Seen = seen
         self.section: int = section
         """The section in which the jailed text, or the next one, begins."""
@@ -121,7 +121,9 @@ class StopState(dict[str, "Effect | None"]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __missing__(self, text: str) -> Effect | None:
-        return self._stops.learn(self, text)
+        stops = self._stops()
+        assert stops is not None
+        return stops.learn(self, text)
 
 
 class NamedStop(NamedTuple):
@@ -196,7 +198,18 @@ class StopSet:
         start = self.matcher.start(1 if conditions.starts_inside else OUTSIDE)
         self.first: StopState = StopState(self, start, OUTSIDE, "")
         """The state of a stream that begins, if its prompt does not matter."""
-        self._states = self._only_first()
+        self._states: dict[tuple[tuple[Any, int, str], int, str], StopState] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep only the first state, without texts."""
+        states, self._states = self._states, {(self.first.seen, OUTSIDE, ""): self.first}
+        self.num_stored = 0
+        for known in [*states.values()]:
+            known.clear()
+
+    __del__ = _forget
+    """States lead to each other, so otherwise only the garbage collector would free them."""
 
     @property
     def size(self) -> int:
@@ -263,10 +276,7 @@ class StopSet:
         if is_rare or state.reach > MAX_TAIL or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
-            states, self._states = self._states, self._only_first()
-            self.num_stored = 0
-            for known in [*states.values()]:
-                known.clear()
+            self._forget()
         for each in (state,) if effect is None else (state, effect[1]):
             if each is not None and not len(each):  # streams that come to it share it
                 self._states.setdefault((each.seen, each.section, each.jailed), each)
@@ -275,10 +285,6 @@ class StopSet:
         if self.num_stored % NOTED_EVERY == 0 and self.note_growth is not None:
             self.note_growth(self)
         return effect
-
-    def _only_first(self) -> dict[tuple[tuple[Any, int, str], int, str], StopState]:
-        """Return a dict of the first state, as ``learn`` keeps it."""
-        return {(self.first.seen, OUTSIDE, ""): self.first}
 
     # --- text
 

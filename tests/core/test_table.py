@@ -252,12 +252,14 @@ def test_equal_conditions_share_one_stop_set(words: MockTokenizer) -> None:
 def test_the_stop_set_of_one_stream_is_freed_with_it(words: MockTokenizer) -> None:
     gc.collect()  # the sets of unused tables count until then
     before = stop_set_statistics().sets
-    decoders = [StopSequenceDecoder(words, stop=f"stop {n}") for n in range(50)]
-    freed = weakref.ref(decoders[0]._stops)
-    assert (stop_set_statistics().sets, freed() is None) == (before, False)
+    decoders = [StopSequenceDecoder(words, stop=[f"{n}x", " x"]) for n in range(50)]
+    assert [each.feed([1, 2, 3, 1]).text for each in decoders] == ["1 2 3 1"] * 50
+    states = sum(isinstance(each, module.StopState) for each in gc.get_objects())
+    gc.disable()  # which would free them, too, but late
     del decoders
-    gc.collect()
-    assert freed() is None
+    gc.enable()
+    left = sum(isinstance(each, module.StopState) for each in gc.get_objects())
+    assert (states - left, stop_set_statistics().sets - before) == (100, 0)
     named = StopConditions("a", stop_token_ids=[3])  # to name ids again takes longer
     table = table_for(words)
     assert stop_set_for(words, table, named) is stop_set_for(words, table, named)
