@@ -142,12 +142,12 @@ class BulkDecoder:
         if self.column not in names:
             there = ", ".join(f"{name!a:.40}" for name in names[:12]) or "none"
             message = f"no column {self.column!r}; the columns are: {there}"
-            raise SourceError(f"{message}; choose one with the option column")
+            raise SourceError(f"{message}; choose one with column= (or --column)")
         if names.count(self.column) > 1:
             raise SourceError(f"several columns are called {self.column!r}; rename the others")
         for name in self.columns:
             if name in names:
                 raise SourceError(
                     f"there is a column {name!r} already; choose other names for the new columns "
-                    "with the option prefix, such as 'new_'"
+                    "with prefix= (or --prefix), such as 'new_'"
                 )

@@ -106,7 +106,7 @@ def bulk(
     if unknown:
         said += f"; {shared.counted(unknown, 'unknown id')}"
     if len(left) < len(pairs):
-        said += f"; {shared.counted(len(pairs) - len(left), 'file')} done before"
+        said += f"; {shared.counted(len(pairs) - len(left), 'file')} kept without --overwrite"
     shared.write(f"{said}\n")
 
 

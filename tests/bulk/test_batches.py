@@ -75,7 +75,7 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
     with pytest.raises(
         SourceError,
-        match=r"^there is a column 'finish_reason' already; .* the option prefix, such as 'new_'$",
+        match=r"^there is a column 'finish_reason' already; .* with prefix= \(or --prefix\), such",
     ):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
     decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
@@ -87,7 +87,7 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
 
 def test_a_missing_or_doubled_column_is_reported() -> None:
     with pytest.raises(
-        SourceError, match=r"^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; choose "
+        SourceError, match=r"^no column 'ids'; .* are: 'id', 'token_ids', 'more'; .* column="
     ):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)

@@ -305,7 +305,7 @@ def test_a_killed_run_is_continued(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "1.jsonl").write_text(row)
     done = bulk(monkeypatch, tmp_path, out)
     assert done.out.startswith("6 rows of 2 files in ")
-    assert done.out.endswith("; 1 file done before\n")
+    assert done.out.endswith("; 1 file kept without --overwrite\n")
     assert sorted(path.name for path in out.iterdir()) == ["0.jsonl", "1.jsonl", "2.jsonl"]
 
 
@@ -427,7 +427,7 @@ def test_a_folder_becomes_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     assert found == ["A.JSONL", "_day=1/c.ndjson", "day/b.parquet"]
     (out / "A.JSONL").write_text("mine")
-    assert bulk(monkeypatch, folder, out).out.endswith("; 3 files done before\n")
+    assert bulk(monkeypatch, folder, out).out.endswith("; 3 files kept without --overwrite\n")
     assert (out / "A.JSONL").read_text() == "mine"
     bulk(monkeypatch, folder, out, "--overwrite")
     assert (out / "A.JSONL").read_text() != "mine"
