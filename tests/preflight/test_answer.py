@@ -174,7 +174,7 @@ def test_each_example_has_the_mistake_of_its_model(
         ),
         (
             "CHAT_TEMPLATE_REWRITES_TURNS",
-            ["an answer, a system message, an answer with reasoning", "assistant<think>"],
+            ["an answer; a system message; an answer with reasoning", "assistant<think>"],
         ),
         ("EOS_TURN_PRIMER_IN_STOP_SET", ["chat_template opens the next turn 257 '<|im_start|>'"]),
     ],

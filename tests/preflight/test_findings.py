@@ -189,7 +189,7 @@ PARTS = "{% for m in messages if m.content %}{% for c in m.content %}x{% endfor 
             ending(APPENDING),
             "CHAT_TEMPLATE_SANDBOX_VIOLATION",
             "/chat_template",
-            "a call of a tool, ",
+            "a call of a tool; ",
         ),
         # What OpenAI's API gives for a message that only calls tools has null content.
         *(

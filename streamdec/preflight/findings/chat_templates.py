@@ -130,7 +130,7 @@ def _failures(template: Template, probes: Probes) -> Iterator[Finding]:
             said = str(error)[:300]
             seen.setdefault((said, error.line), []).extend([WHAT[name]] if name else [])
         evidence = [
-            _at(template, line=line, note=": ".join(filter(None, (", ".join(names), said))))
+            _at(template, line=line, note=": ".join(filter(None, ("; ".join(names), said))))
             for (said, line), names in seen.items()
         ]
         yield rule(*(evidence[:1] if code in _ONCE else evidence), severity=severity)
@@ -156,7 +156,7 @@ def _rendered(view: View) -> Iterator[Finding]:
     changed = rewritten(view.probes)
     if changed:
         before, after = next(iter(changed.values()))
-        note = ", ".join(WHAT[name] for name in changed)
+        note = "; ".join(WHAT[name] for name in changed)
         value = {"before": before, "with a message more": after}
         yield RULES["CHAT_TEMPLATE_REWRITES_TURNS"](_at(template, note=note, value=value))
     listed = texts.get("list", "")
