@@ -66,4 +66,5 @@ def test_a_stream_moves_between_actors() -> None:
     finally:
         ray.shutdown()
     assert given == "Größe 😀"
-    assert snapshot["end"] == ["", "stop", "\n\nUser:"]
+    end = StopSequenceDecoder.restore(loaded(), snapshot).flush()
+    assert (end.text, end.finish_reason, end.stop_reason) == ("", "stop", "\n\nUser:")
