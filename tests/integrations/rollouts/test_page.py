@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdec import HuggingFaceTokenizer, StopConditions
+from streamdec import StopConditions
 from streamdec.bulk import decode_rollouts
 from tests.integrations.transformers.scripted import (
     SIZE,
@@ -163,7 +163,7 @@ def test_a_batch_of_verl() -> None:
     """Afterwards verl's own reward manager reads no more than was kept."""
     protocol: Any = pytest.importorskip("verl.protocol", reason=reason)
     naive: Any = __import__("verl.workers.reward_manager.naive", fromlist=["NaiveRewardManager"])
-    it, decoder = tokenizer(), HuggingFaceTokenizer(tokenizer_of("gpt2"))
+    it = tokenizer()
     rows = [spelled("gpt2", each) for each in ("It is 42.\nUser: no", "No. And more")]
     width = max(map(len, rows))
     sizes = torch.tensor([[len(row)] for row in rows])
@@ -185,7 +185,7 @@ def test_a_batch_of_verl() -> None:
     )
     names = {
         "data": data,
-        "decoder": decoder,
+        "tokenizer": it,
         "conditions": StopConditions("\nUser:"),
         "decode_rollouts": decode_rollouts,
     }
