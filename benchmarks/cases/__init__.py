@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.cases.answers import ANSWERS, IMPORTS, ROUNDS
+from benchmarks.cases.decode import DECODE
 from benchmarks.cases.frontend import FRONTEND
 from benchmarks.cases.peers import PEERS
 from benchmarks.cases.streams import COLD, GROWTH, IDS, LONE, MEMORY, STEPS
@@ -17,6 +18,7 @@ CASES = (
     *GROWTH,
     *LONE,
     *MEMORY,
+    *DECODE,
     *FRONTEND,
     *PEERS,
 )

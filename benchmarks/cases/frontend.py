@@ -97,12 +97,12 @@ def _concurrently(encode: Callable[[Sequence[str]], Any], batch: list[str]) -> N
 
 def _in_threads(threads: int) -> Run:
     def run(encode: Callable[[Sequence[str]], Any], batch: list[str]) -> None:
-        _share([partial(encode, [text]) for text in batch], threads)
+        share([partial(encode, [text]) for text in batch], threads)
 
     return run
 
 
-def _share(jobs: Sequence[Callable[[], object]], threads: int) -> None:
+def share(jobs: Sequence[Callable[[], object]], threads: int) -> None:
     """Run each job once, in ``threads`` threads. Raise the first error of a thread."""
     left, errors = iter(jobs), list[BaseException]()
 
