@@ -213,6 +213,8 @@ def test_a_tokenizer_may_know_ids_and_have_no_list_of_special_tokens() -> None:
 
     decoder = StopSequenceDecoder(Known(), sections=ONE)
     assert pieces_of(decoder.step_batch([3, 4, 2, 4])) == [("r", "a"), (None, "a")]
+    del Known.is_skipped
+    assert StopSequenceDecoder(Known(), stop="a").feed([3, 4]).stop_reason == "a"
 
 
 def test_a_stream_of_text_goes_on_between_markers_where_it_was() -> None:
