@@ -25,6 +25,7 @@ __all__ = ["chat_route"]
 
 _KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens"), object)
 _KNOWN |= dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), object)
+_KNOWN |= {"prompt_cache_key": str, "prompt_cache_retention": str, "prompt_cache_options": dict}
 _KNOWN |= {"model": str, "messages": list, "tools": list, "chat_template_kwargs": dict}
 _KNOWN |= {"stream": bool, "stream_options": dict}
 _NEUTRAL: dict[str, Any] = {
