@@ -113,11 +113,7 @@ def test_a_completion_that_is_wrong(
             "messages",
             "tool_calls must be a list of dicts",
         ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-            "messages",
-            "only text",
-        ),
+        ({"messages": [{**HI[0], "content": [{"type": "a"}]}]}, "messages", "a part 'a'"),
         ({"messages": HI, "tools": {"a": 1}}, "tools", "a list of objects"),
         ({"messages": HI, "chat_template": "{{ 1 }}"}, "chat_template", "does not support it"),
         (
