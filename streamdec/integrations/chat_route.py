@@ -162,7 +162,7 @@ async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[
         raise ValueError(f"{' and '.join(sorted(missing))} must be given")
     for name, value in body.items():
         if name not in known and (name not in _NEUTRAL or value != _NEUTRAL[name]):
-            raise ValueError(f"{name} is not supported")
+            raise ValueError(f"{name:.80} is not supported")
         if not isinstance(value, known.get(name, object)):
             raise TypeError(f"{name} must be of the type {known[name].__name__}")
     return body
