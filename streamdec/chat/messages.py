@@ -118,7 +118,7 @@ def _marked(value: Any, field: str) -> tuple[str, Any]:
 
 # --- as OpenAI's clients write them ---------------------------------------------------------------
 
-_TEXTS = ("text", "input_text", "output_text", "refusal", "thinking")
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal", "thinking")
 """Types of text parts."""
 _MEDIA = ("image", "audio", "video")
 """The names of media parts in templates. Clients write ``image_url`` and ``input_image``, too."""
@@ -239,7 +239,7 @@ def _part(part: Any, index: int) -> dict[str, Any]:
     if not isinstance(part, dict):
         raise TypeError(f"part {index} of the content must be a dict, not {type(part).__name__}")
     kind = part.get("type", "text" if "text" in part else None)
-    if kind in _TEXTS:
+    if kind in TEXT_PARTS:
         text = part.get("text" if kind.endswith("text") else kind)
         if not isinstance(text, str):
             raise ValueError(f"part {index} of the content has no text")

@@ -25,6 +25,7 @@ __all__ = ["chat_route"]
 
 _KNOWN = dict.fromkeys(("stop", "max_tokens", "max_completion_tokens"), object)
 _KNOWN |= dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), object)
+_KNOWN |= {"prompt_cache_key": str, "prompt_cache_retention": str, "prompt_cache_options": dict}
 _KNOWN |= {"model": str, "messages": list, "tools": list, "chat_template_kwargs": dict}
 _KNOWN |= {"stream": bool, "stream_options": dict}
 _NEUTRAL: dict[str, Any] = {
@@ -161,7 +162,7 @@ async def _body(request: Request, most: int, known: Mapping[str, type]) -> dict[
         raise ValueError(f"{' and '.join(sorted(missing))} must be given")
     for name, value in body.items():
         if name not in known and (name not in _NEUTRAL or value != _NEUTRAL[name]):
-            raise ValueError(f"{name} is not supported")
+            raise ValueError(f"{name:.80} is not supported")
         if not isinstance(value, known.get(name, object)):
             raise TypeError(f"{name} must be of the type {known[name].__name__}")
     return body

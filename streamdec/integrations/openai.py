@@ -121,10 +121,9 @@ class _Choices(Format):
         include_usage: bool = False,
         return_token_ids: bool = False,
     ) -> None:
-        has_prompt_tokens = prompt_tokens is not None
-        if check_flag("include_usage", include_usage) and not has_prompt_tokens:
+        if check_flag("include_usage", include_usage) and prompt_tokens is None:
             raise ValueError("include_usage needs prompt_tokens=")
-        has_usage = include_usage if isinstance(self, Encoder) else has_prompt_tokens
+        has_usage = include_usage if isinstance(self, Encoder) else prompt_tokens is not None
         fields: Json = {
             "id": check_text("response_id", response_id),
             "object": self._object,

@@ -33,6 +33,7 @@ from streamdec.core.conditions import pairs_of
 from streamdec.errors import MissingExtraError, SourceError
 from streamdec.hooks import add_hook
 from streamdec.integrations import anthropic, openai
+from streamdec.integrations._json import json_bytes
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.metrics import PrometheusMetrics
 from streamdec.server.answers import WholeResponse
@@ -352,4 +353,4 @@ async def _error_response(request: Request, error: Exception) -> Response:
         headers = {"connection": "close"}
         found = RequestError(openai.FAILED, status=500, code="error", headers=headers)
     body = found.body(is_anthropic="/v1/messages" in request.url.path)
-    return JSONResponse(body, status_code=found.status, headers=found.headers)
+    return Response(json_bytes(body), found.status, found.headers, "application/json")

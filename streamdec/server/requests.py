@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from streamdec.chat.messages import TEXT_PARTS
 from streamdec.core.conditions import StopConditions
 from streamdec.server.engines import SamplingParams
 from streamdec.server.errors import RequestError, shown
@@ -27,11 +28,12 @@ _NUMBERS = MappingProxyType({
 _REFUSED = frozenset({
     # the form of the answer
     "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs",
-    "json_schema", "regex", "ebnf", "output_config", "audio", "functions", "suffix", "echo",
-    "prompt_logprobs", "logprob_token_ids", "return_tokens_as_token_ids",
+    "json_schema", "regex", "ebnf", "output_config", "output_format", "audio", "functions",
+    "suffix", "echo", "prompt_logprobs", "logprob_token_ids", "return_tokens_as_token_ids",
     # the prompt
     "prompt_embeds", "input_ids", "input_embeds", "truncate_prompt_tokens", "documents",
-    "chat_template", "continue_final_message",
+    "chat_template", "continue_final_message", "mcp_servers", "context_management", "compaction",
+    "thread",
     # what is generated, and when it ends
     "use_beam_search", "bad_words", "allowed_token_ids", "logit_bias", "logits_processors",
     "custom_logit_processor", "lora_path", "thinking_token_budget", "repetition_detection",
@@ -39,8 +41,8 @@ _REFUSED = frozenset({
     "max_new_tokens", "min_new_tokens", "sampling_seed", "max_output_tokens", "max_length",
     "sampling_params", "extra_body", "vllm_xargs",
 })  # fmt: skip
-"""Parameters of OpenAI, vLLM and SGLang that would change the answer and are not supported. Only
-null, false and empty values are accepted."""
+"""Parameters of OpenAI, Anthropic, vLLM and SGLang that would change the answer and are not
+supported. Only null, false and empty values are accepted."""
 _FIXED: Mapping[str, Any] = MappingProxyType({
     "response_format": {"type": "text"}, "modalities": ["text"], "best_of": 1, "detokenize": True,
     "include_reasoning": True, "separate_reasoning": True, "add_special_tokens": True,
@@ -319,15 +321,22 @@ def _chat(fields: Fields) -> Chat:
 def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose thinking blocks, of Anthropic's API, are its reasoning.
 
-    Encrypted ones are left out.
+    Encrypted ones are left out. Raises RequestError for a part that the engine would not get.
     """
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    blocks = [each for each in content if isinstance(each, dict)]
-    thoughts = "".join(str(each.get("thinking", "")) for each in blocks)
-    hidden = [each for each in blocks if each.get("type") in ("thinking", "redacted_thinking")]
-    message = {**message, "content": [each for each in content if each not in hidden]}
+    kept, thoughts = [], ""
+    for part in content:
+        kind = part.get("type", "text") if isinstance(part, dict) else "text"
+        if kind == "thinking":
+            thoughts += str(part.get("thinking", ""))
+        elif kind in TEXT_PARTS:
+            kept.append(part)
+        elif kind != "redacted_thinking":
+            told = f"messages have a part {shown(kind)}, and this server supports only text"
+            raise RequestError(told, param="messages")
+    message = {**message, "content": kept}
     return {"reasoning": thoughts, **message} if thoughts else message
 
 

@@ -104,10 +104,13 @@ def test_messages_reach_the_template(server: Served) -> None:
     assert "[look]" not in told(tools=tools, tool_choice={"type": "none"})["content"][0]["text"]
     error = told(tools=tools, tool_choice={"type": "any"})["error"]
     assert "does not force" in error["message"]
+    for field in ("mcp_servers", "context_management", "compaction", "thread", "output_format"):
+        assert f"{field} would change" in told(**{field: {"type": "x"}})["error"]["message"]
     content.append({"role": "assistant", "content": "You sa"})  # the answer continues it
     assert told()["content"][0]["text"] == "user: Say it.\nUser: xassistant: You sa"
-    content[-1]["content"] = [{"type": "image"}]
-    assert "a part 'image'" in told()["error"]["message"]
+    for kind in ("image", "document", "tool_use", "tool_result"):  # the engine would not get it
+        content[-1]["content"] = [{"type": "text", "text": "See"}, {"type": kind}]
+        assert f"a part '{kind}'" in told()["error"]["message"]
 
 
 @pytest.mark.usefixtures("server")

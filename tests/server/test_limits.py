@@ -91,6 +91,14 @@ def test_the_product_of_samples_tokens_and_log_probabilities_is_bounded(
     assert response.is_success == is_accepted
 
 
+def test_many_blocks_are_read_in_linear_time(tokenizer: Any) -> None:
+    blocks = [{"type": "thinking", "thinking": str(number)} for number in range(10_000)]
+    blocks += [{"type": "text", "text": ""}] * 15_000
+    body = {"max_tokens": 1, "messages": [{"role": "assistant", "content": blocks}, *HI]}
+    with another(tokenizer) as (_, http):  # whose timeout comes first in quadratic time
+        assert http.post("/v1/messages", json=body).is_success
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
 def test_a_large_answer_does_not_hold_up_the_event_loop(

@@ -78,6 +78,7 @@ def test_values_that_change_nothing_are_accepted() -> None:
         "response_format": {"type": "text"},
     }
     form |= {"metadata": {"user": "7"}, "store": True, "service_tier": "auto"}
+    form |= {"prompt_cache_key": "7", "prompt_cache_retention": "24h", "prompt_cache_options": {}}
     assert answered(says("Hi"), neutral | form).status_code == 200
     with_null = json.dumps(BODY | {"seed": None}).encode()
     assert answered(says("Hi"), with_null).status_code == 200
