@@ -72,7 +72,7 @@ class Client:
 
 # A client that sees nothing more sent can only be known to go where the server says so.
 GOING = [
-    *((how, continuing, patience) for how in ("goes", "rejects", "is stuck") for patience in (0, 3)),
+    *((how, continuing, count) for how in ("goes", "rejects", "is stuck") for count in (0, 1, 3)),
     *(("was never there", make, patience) for make in (continuing, waiting) for patience in (0, 3)),
     *((how, waiting, 0) for how in ("goes", "rejects")),
     ("is stuck", waiting, 1),  # in a comment
