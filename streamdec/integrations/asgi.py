@@ -121,17 +121,16 @@ class EventStreamResponse(Response):
             # This runs last: at an error the server closes the connection, and a client that has
             # the end of the response may already use the connection again.
             closing.push_async_callback(sending.end)
+            limit = closing.enter_context(anyio.CancelScope())
             for stream in self._streams:
                 closing.push_async_callback(stream.aclose)  # shielded from cancellation
+            closing.callback(limit.cancel)  # then closing a stream takes 10 seconds at most
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
-                while not group.cancel_scope.cancel_called:
-                    num_sent = sending.num_sent
-                    with anyio.move_on_after(self._keep_alive) as silence:
-                        await listen(receive, group.cancel_scope)
-                    if silence.cancelled_caught:
-                        await sending.keep_alive(num_sent)
+                if self._keep_alive is not None:
+                    group.start_soon(sending.keep_alive, self._keep_alive)
+                await listen(receive, group.cancel_scope)
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
@@ -219,10 +218,13 @@ class _Sending:
                 async with self._turn:  # a message that is being sent is sent whole
                     self._readers.cancel_scope.cancel()
 
-    async def keep_alive(self, num_sent: int) -> None:
-        """Send an event that clients ignore, if none followed the first ``num_sent``."""
-        if self.num_sent == num_sent > 0 and self._turn.value:
-            await self._send_data(self._wire.keep_alive)
+    async def keep_alive(self, seconds: float) -> None:
+        """Send an event that clients ignore, whenever nothing was sent for ``seconds``."""
+        while True:
+            num_sent = self.num_sent
+            await anyio.sleep(seconds)
+            if self.num_sent == num_sent > 0 and self._turn.value:
+                await self._send_data(self._wire.keep_alive)
 
     async def _send_data(self, data: bytes) -> None:
         if data:

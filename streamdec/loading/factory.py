@@ -19,6 +19,7 @@ from streamdec.mistakes import check_flag
 
 if TYPE_CHECKING:
     from streamdec.chat.tokenizer_chat import TokenizerChat
+    from streamdec.loading.detect import Detected
     from streamdec.tokenizers._base import BaseTokenizer
     from streamdec.tokenizers._chat import NewTemplate
     from streamdec.tokenizers.encodings import EncodingSpec
@@ -137,7 +138,7 @@ def load_tokenizer(
         loaded = open_tokenizer(
             place, found, mode, apply_tokenizer_config, trial, allow_download=allow_download
         )
-        loaded._chat = _chat_of(loaded, place.path, chat_template)
+        loaded._chat = _chat_of(loaded, found, chat_template)
         if place.path == DEMO:
             loaded.name = "demo"
         if place.revision is not None:
@@ -152,11 +153,15 @@ def load_tokenizer(
     return loaded
 
 
-def _chat_of(loaded: BaseTokenizer, path: Path | None, given: NewTemplate | None) -> TokenizerChat:
+def _chat_of(
+    loaded: BaseTokenizer, found: Detected | None, given: NewTemplate | None
+) -> TokenizerChat:
     """Return the source of its chat template, which is read later."""
     from streamdec.chat.tokenizer_chat import TokenizerChat
 
-    folder = path if path is None or path.is_dir() else path.parent
+    folder = None
+    if found is not None:
+        folder = found.path if found.format == "transformers" else found.path.parent
     gguf = Path(loaded.name) if loaded.report.format == "gguf" else None
     return TokenizerChat(folder, gguf=gguf, template=given)
 

@@ -98,6 +98,8 @@ def place_of(
         if (named := _encoding_named(name)) is not None:
             return Place(None, encoding or named)
         reasons = _reasons(name)
+        if not reasons:
+            return Place(Path(name), encoding)
         if not is_hub_id(name):
             raise TokenizerLoadError("; ".join(reasons))
     try:
@@ -110,12 +112,13 @@ def place_of(
 
 
 def _reasons(name: str) -> list[str]:
-    """Return why ``name`` is neither a path nor a known name."""
-    reasons = []
+    """Return why ``name`` is neither a path nor a known name; [] for a path that is new."""
     try:
         detect_format(name)
     except TokenizerLoadError as error:
-        reasons.append(str(error))
+        reasons = [str(error)]
+    else:
+        return []
     if name.startswith("~"):
         reasons.append("'~' is not replaced by your home folder; write the whole path")
     elif not Path(name).is_absolute():

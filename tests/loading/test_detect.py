@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streamdec.errors import TokenizerLoadError
-from streamdec.loading import detect
+from streamdec.errors import ChatTemplateError, TokenizerLoadError
+from streamdec.loading import detect, opening, places
 from streamdec.loading.detect import detect_format
 from streamdec.loading.factory import load_tokenizer
 from tests.support.files import gguf, rank_file, tekken, write_files
@@ -165,3 +167,23 @@ def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
     found = detect_format(tmp_path)
     assert found.format == "unsupported"
     assert found.description == "a tokenizer.json that is a link to nothing (to 'nowhere')"
+
+
+def test_a_folder_may_come_and_go_while_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another process replaces it. The template of its parent is never its own."""
+    model = tmp_path / "model"
+    shutil.copytree(places.DEMO, model)
+    (tmp_path / "chat_template.jinja").write_text("of another model", "utf-8")
+    opens = opening.open_tokenizer
+
+    def opens_late(*args: Any, **options: Any) -> Any:
+        loaded = opens(*args, **options)
+        model.rename(tmp_path / "old")
+        return loaded
+
+    monkeypatch.setattr(places, "_is_there", lambda _: False)
+    monkeypatch.setattr(opening, "open_tokenizer", opens_late)
+    with pytest.raises(ChatTemplateError, match="model' is not a folder"):
+        load_tokenizer(model).get_chat_template()

@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from streamdec import Chunk, MockTokenizer, stream
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
+from streamdec.streams import async_closing
 from tests.streams.engines import Engine
 
 TOKENIZER = MockTokenizer.from_tokens([b"Hello", b" world"])
@@ -50,6 +51,8 @@ class Client:
             if self.how == "rejects":
                 raise ConnectionResetError
             self.has_gone.set()
+            if self.how == "is stuck":
+                await anyio.sleep_forever()
         else:
             self.sent.append(message)
 
@@ -62,15 +65,17 @@ class Client:
         """Answer this client with a stream of each source, to the end."""
         streams = [stream(each, TOKENIZER) for each in sources]
         response = EventStreamResponse(encoder or wire(len(streams)), *streams, **options)
-        with anyio.fail_after(10):
+        with anyio.move_on_after(10) as late:
             await response({}, self.receive, self.send)
+        assert not late.cancel_called
 
 
 # A client that sees nothing more sent can only be known to go where the server says so.
 GOING = [
-    *((how, continuing, patience) for how in ("goes", "rejects") for patience in (0, 1, 3)),
+    *((how, continuing, count) for how in ("goes", "rejects", "is stuck") for count in (0, 1, 3)),
     *(("was never there", make, patience) for make in (continuing, waiting) for patience in (0, 3)),
     *((how, waiting, 0) for how in ("goes", "rejects")),
+    ("is stuck", waiting, 1),  # in a comment
 ]
 
 
@@ -81,9 +86,20 @@ async def test_every_engine_is_closed_when_the_client_disconnects(
     n: int, how: str, make: Any, patience: int
 ) -> None:
     engines, client = [make() for _ in range(n)], Client(patience, how)
-    await client.reads(*engines)
+    await client.reads(*engines, keep_alive=0.01)
     assert [(engine.is_closed, engine.closings) for engine in engines] == [(True, 1)] * n
     assert len(client.sent) <= patience
+
+
+@both_loops
+@pytest.mark.parametrize("patience", [0, 3])
+async def test_engines_that_cannot_be_closed_do_not_hold_the_response(
+    monkeypatch: pytest.MonkeyPatch, patience: int
+) -> None:
+    monkeypatch.setattr(async_closing, "CLOSING_SECONDS", 0.01)
+    engines = [Engine([0] * 99, in_close=anyio.sleep_forever) for _ in range(2)]
+    await Client(patience).reads(*engines)
+    assert [engine.closings for engine in engines] == [1, 1]
 
 
 @both_loops
