@@ -111,12 +111,8 @@ class EventStreamResponse(Response):
 
         ``scope``, ``receive`` and ``send`` are those of ASGI.
         """
-        sending = self._sending
-        head: Message = {
-            "type": "http.response.start",
-            "status": self.status_code,
-            "headers": self.raw_headers,
-        }
+        sending, status, headers = self._sending, self.status_code, self.raw_headers
+        head: Message = {"type": "http.response.start", "status": status, "headers": headers}
         async with AsyncExitStack() as closing:
             # This runs last: at an error the server closes the connection, and a client that has
             # the end of the response may already use the connection again.
