@@ -186,11 +186,6 @@ def warn(message: str) -> None:
     """Give a StreamdecWarning that points to the code that called streamdec."""
     level = 1
     frame: FrameType | None = sys._getframe()
-    while frame is not None and _is_ours(frame):
+    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] == "streamdec":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, StreamdecWarning, stacklevel=level)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.partition(".")[0] == "streamdec"

@@ -47,10 +47,6 @@ def test_a_package_exports_what_type_checkers_see(package: Any) -> None:
         assert getattr(package, name) is getattr(importlib.import_module(module), name)
 
 
-def test_few_names_are_at_the_top() -> None:
-    assert len(streamdec.__all__) <= 26
-
-
 def loaded_by(code: str) -> set[str]:
     """The modules of a process that has run ``code``."""
     code = f"import sys; {code}; print(*sys.modules)"
@@ -70,13 +66,11 @@ def test_streams_without_an_event_loop_import_none() -> None:
     assert loaded & {"asyncio", "anyio.lowlevel", "trio"} == set()
 
 
-def test_a_name_that_is_not_exported() -> None:
+def test_the_top_has_few_names_and_the_version_of_the_distribution() -> None:
     with pytest.raises(AttributeError, match="module 'streamdec' has no attribute 'Nothing'"):
         streamdec.Nothing  # type: ignore[attr-defined]  # noqa: B018
     assert set(streamdec.__all__) <= set(dir(streamdec))
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
+    assert len(streamdec.__all__) <= 26
     assert streamdec.__version__ == version("streamdec")
 
 

@@ -178,15 +178,13 @@ class Child:
     def _cause_of_end(self) -> ChildError:
         """Return the error for a child that ended by itself."""
         status = self.process.wait()
+        what = f"it ended with status {status}"
         if status < 0:
             name = signal.Signals(-status).name
             what = f"{CAUSES.get(name, 'it ended')} ({name})"
-        else:
-            what = f"it ended with status {status}"
         limits = f"{self._limits.memory >> 20} MiB, {self._limits.cpu_seconds} s"
-        return ChildError(
-            f"the process ended early (its limits are {limits}): {what}", is_limit=status < 0
-        )
+        message = f"the process ended early (its limits are {limits}): {what}"
+        return ChildError(message, is_limit=status < 0)
 
     # --- one message and its answer
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -353,14 +354,11 @@ def conditions_of(conditions: StopConditions | None, options: StopOptions) -> St
     found = _kept.get(tuple(key))
     if found is None:
         found = StopConditions(**options)
-        try:
-            is_short = len(repr(key)) <= _LONGEST_KEPT
-        except ValueError:  # an integer of too many digits
-            is_short = False
-        if is_short:
-            if len(_kept) >= _MOST_KEPT:
-                _kept.clear()
-            _kept[tuple(key)] = found
+        with suppress(ValueError):  # an integer of too many digits
+            if len(repr(key)) <= _LONGEST_KEPT:
+                if len(_kept) >= _MOST_KEPT:
+                    _kept.clear()
+                _kept[tuple(key)] = found
     return found
 
 

@@ -223,8 +223,7 @@ class TokenDecoder:
         read = self.num_tokens
         prefix = read - 1
         if self._moved == self._count:
-            prefix, read = tokens_in(self._prefix), tokens_in(self._read)
-            prefix, read = prefix + self._limit, read + self._limit
+            prefix, read = (tokens_in(each) + self._limit for each in (self._prefix, self._read))
         return (read, out_at) if read < out_at else (prefix, read)
 
     def _set_offsets(self, prefix: int, read: int) -> None:

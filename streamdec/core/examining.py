@@ -242,9 +242,8 @@ def match_of(past: Past, ending: Ending, tokens: int) -> StopMatch:
     cells = past.replay(tokens - 1).cells
     end = ending.end - code_points_in(past.counted)
     start = end - hit.size
-    return _match(
-        past, hit.stop, hit.visible, cells[:end], start, tokens - 1, max(cells[start].first, 0)
-    )
+    first = max(cells[start].first, 0)
+    return _match(past, hit.stop, hit.visible, cells[:end], start, tokens - 1, first)
 
 
 def visible_ending(

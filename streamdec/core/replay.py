@@ -152,9 +152,8 @@ class _Replaying:
         """The text if nothing followed; None if bytes can be told apart."""
         if self._rule.has_spans:
             return None
-        return self._table.final(
-            bytes(byte for byte, _ in self._tail) + self._rule.flush(self._state)
-        )
+        held = bytes(byte for byte, _ in self._tail)
+        return self._table.final(held + self._rule.flush(self._state))
 
     def _wait(self) -> None:
         while len(self._waiting) > self._rule.waiting(self._state):
@@ -191,11 +190,10 @@ class _Replaying:
             owners += [index] * own
         tail = self._tail
         tail += zip(data, owners, strict=True)
+        data = bytes(byte for byte, _ in tail)
         cells = []
         place = 0
-        for width, letter in utf8.code_points(
-            bytes(byte for byte, _ in tail), self._rule.errors, final=final
-        ):
+        for width, letter in utf8.code_points(data, self._rule.errors, final=final):
             tokens = tuple(dict.fromkeys(token for _, token in tail[place : place + width]))
             cells.append(Cell(letter, tokens, decided))
             place += width

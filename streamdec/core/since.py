@@ -153,7 +153,7 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
             chunk, _, _, row = row[entry]
         rows.append(None if _is_open(row) else row)
         texts.append(chunk.text)
-    size, reach = len(texts), max(len(state.jailed), stops.matcher.reach(state.seen))
+    size, reach = len(texts), state.reach
     while size and reach > 0:
         size -= 1
         reach -= len(texts[size])

@@ -95,7 +95,7 @@ class StopState(dict[str, "Effect | None"]):
     )
 
     def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
-        self._stops = weakref.ref(stops)
+        self._stops: StopSet = weakref.proxy(stops)
         self.seen: Seen = seen
         self.section: int = section
         """The section in which the jailed text, or the next one, begins."""
@@ -121,9 +121,7 @@ class StopState(dict[str, "Effect | None"]):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __missing__(self, text: str) -> Effect | None:
-        stops = self._stops()
-        assert stops is not None
-        return stops.learn(self, text)
+        return self._stops.learn(self, text)
 
 
 class NamedStop(NamedTuple):

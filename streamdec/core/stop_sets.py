@@ -67,10 +67,13 @@ class StopSets:
         key = _values_of(conditions), definition
         found = self._sets.get(key)
         if found is None:
-            made = make()
-            if not made.ids and self._is_first(key):
-                return made
-            with self._lock:
+            made, asked = make(), hash(key)
+            with self._lock.inner:
+                if not made.ids and asked not in self._asked:
+                    if len(self._asked) >= MAX_SETS:
+                        self._asked.clear()
+                    self._asked.add(asked)
+                    return made
                 found = self._last = self._sets.setdefault(key, made)
                 found.note_growth = self.reweigh
                 self._weigh(found)
@@ -79,16 +82,6 @@ class StopSets:
                 self._sets.move_to_end(key)
                 self._last = found
         return found
-
-    def _is_first(self, key: Any) -> bool:
-        """Note that ``key`` is asked for. Return whether it was not before."""
-        with self._lock.inner:
-            if hash(key) in self._asked:
-                return False
-            if len(self._asked) >= MAX_SETS:
-                self._asked.clear()
-            self._asked.add(hash(key))
-            return True
 
     def reweigh(self, stops: StopSet) -> None:
         """Note the size of ``stops``, which has grown."""
@@ -136,15 +129,13 @@ def stop_set_for(
         skipped: Mapping[str, tuple[int, ...]] = {}
         if texts and table.options.skip_special_tokens:
             skipped = _skipped_ids(tokenizer, texts)
-        if definition.names and table.options.skip_special_tokens:
             _warn_unfindable(tokenizer, definition, skipped)
         return StopSet(table, conditions, definition, skipped)
 
     if table.route == "window":  # the table is the stream's own
         return make()
-    if table.stop_sets is None:
-        table.stop_sets = StopSets()
-    sets: StopSets = table.stop_sets
+    sets: StopSets = table.stop_sets or StopSets()
+    table.stop_sets = sets
     return sets.get(conditions, definition, make)
 
 
@@ -175,13 +166,10 @@ def _skipped_ids(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, .
 def _warn_unfindable(tokenizer: Any, definition: Definition, skipped: SkippedIds) -> None:
     """Warn about markers with a part that is a skipped special token."""
     markers = [each for each in definition.markers if isinstance(each, str) and each not in skipped]
-    special_tokens, token_to_id, is_skipped = (
-        getattr(tokenizer, each, None) for each in ("special_tokens", "token_to_id", "is_skipped")
-    )
-    if not markers or special_tokens is None or token_to_id is None or is_skipped is None:
+    special_tokens = getattr(tokenizer, "special_tokens", None)
+    if not markers or special_tokens is None:
         return
-    ids = {name: token_to_id(name) for name in special_tokens.all if name}
-    without_text = [name for name, i in ids.items() if i is not None and is_skipped(i)]
+    without_text = sorted(_skipped_ids(tokenizer, filter(None, special_tokens.all)))
     for marker in markers:
         part = next((name for name in without_text if name in marker), None)
         if part is not None and marker not in without_text:

@@ -160,13 +160,12 @@ def _chunks(reading: SourceReading, source: Iterator[Any]) -> Generator[Chunk, N
             else:
                 reason = stop = None
                 if kind is outputs.list_type:
-                    ids, size = output, len(output)
+                    ids = output
                 elif kind is outputs.shape_type and (ids := outputs.shape(output)) is not None:
-                    size = len(ids)
-                    outputs.num_seen += size
+                    outputs.num_seen += len(ids)
                 else:
                     ids, reason, stop = outputs.parts(output)
-                    size = len(ids)
+                size = len(ids)
                 if reason is not None or not 0 < size <= most:
                     for chunk in reading.read(ids, reason, stop):
                         if chunk.text or shows_all:

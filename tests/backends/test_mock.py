@@ -3,8 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamdec.backends.mock import MockTokenizer
 from streamdec.encoding import SpecialTokens
@@ -30,16 +28,6 @@ def test_words_are_joined_with_a_space_and_specials_are_skipped_when_asked() -> 
     assert [i for i in range(1100) if tokenizer.is_skipped(i)] == [999, 1000]
     assert tokenizer.skipped_ids(["<eos>", "Hello"]) == {"<eos>": (999,)}
     assert tokenizer.special_tokens == SpecialTokens(bos_token="<bos>", eos_token="<eos>")
-
-
-@given(st.lists(st.binary(max_size=5)), st.data())
-def test_byte_level_is_all_bytes_decoded_at_once(tokens: list[bytes], data: st.DataObject) -> None:
-    tokenizer = MockTokenizer.from_tokens(tokens)
-    ids = data.draw(st.lists(st.integers(0, len(tokens))))
-    whole = b"".join(tokens[i] for i in ids if i < len(tokens))
-    assert tokenizer.decode(ids) == whole.decode("utf-8", "replace")
-    assert [tokenizer.piece(i) for i in range(len(tokens))] == tokens
-    assert tokenizer.piece(len(tokens)) is None
 
 
 @pytest.mark.parametrize(

@@ -250,8 +250,13 @@ def test_a_piece_of_text_equals_one_token_for_each_character(
             break
     expected = oracle.flush("abort")
     assert decoder.flush("abort") == expected
-    assert position(decoder.match) == position(oracle.match)
-    assert decoder.finished
+    ended = TextStopDecoder.restore(decoder.snapshot())
+    for each in (decoder, ended):
+        assert position(each.match) == position(oracle.match)
+        assert (each.finish_reason, each.jailed) == (oracle.finish_reason, "")
+        assert each.flush() == Chunk("", expected.finish_reason, expected.stop_reason)
+        with pytest.raises(FinishedError, match=rf"ended \({oracle.finish_reason}\)"):
+            each.step("x")
 
 
 @COPIES
@@ -261,14 +266,6 @@ def test_a_copy_is_independent(copied: Callable[[TextStopDecoder], TextStopDecod
     other = copied(decoder)
     assert other.step("bc") == Chunk("", "stop", "abc")
     assert decoder.step("bd") == Chunk("abd")
-
-
-def test_after_the_end_a_step_raises_and_a_flush_repeats_the_finish() -> None:
-    decoder = TextStopDecoder(StopConditions("."))
-    decoder.step("One. Two")
-    with pytest.raises(FinishedError, match=r"ended \(stop\)"):
-        decoder.step("x")
-    assert decoder.flush("length") == Chunk("", "stop", ".")
 
 
 def test_half_a_surrogate_pair_passes() -> None:
@@ -287,14 +284,6 @@ def test_a_pair_that_came_in_halves_is_two_letters_in_a_snapshot_too() -> None:
         assert other.jailed == decoder.jailed
     assert other.step("y") == decoder.step("y")
     assert other.match == decoder.match is not None
-
-
-def test_an_ended_text_is_ended_in_a_snapshot_too() -> None:
-    decoder = TextStopDecoder(StopConditions("ab"))
-    decoder.step("xa")
-    assert decoder.flush("abort").text == "a"
-    other = TextStopDecoder.restore(decoder.snapshot())
-    assert (other.finish_reason, other.jailed, other.flush().text) == ("abort", "", "")
 
 
 GOOD = TextStopDecoder(StopConditions("\nUser:", ignore_stops_between=("<", ">")))

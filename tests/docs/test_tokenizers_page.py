@@ -105,10 +105,6 @@ def test_a_file_does_what_its_row_says(row: list[str], tmp_path: Path) -> None:
     assert has_template(beside)
 
 
-def test_each_kind_of_file_has_a_row() -> None:
-    assert [row[0] for row in rows("Files")] == [*FILES]
-
-
 @pytest.mark.parametrize("row", rows("Files"), ids=lambda row: row[0])
 def test_it_needs_the_extra_that_is_named(
     row: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -151,9 +147,10 @@ CHAINS = {
 }
 
 
-def test_each_kind_of_decoder_has_a_row() -> None:
+def test_each_kind_of_file_and_of_decoder_has_a_row() -> None:
     assert [row[0] for row in rows("Decoders of a `tokenizer.json`")] == [*CHAINS]
     assert sorted(" ".join(CHAINS.values()).split()) == sorted([*ZOO, *UNCOMPILED])
+    assert [row[0] for row in rows("Files")] == [*FILES]
 
 
 @pytest.mark.parametrize("row", rows("Decoders of a `tokenizer.json`"), ids=lambda row: row[0])

@@ -64,17 +64,15 @@ def test_every_seed_that_is_made_is_in_the_corpus(name: str) -> None:
     assert max(map(len, committed.values())) <= LONGEST
 
 
-def test_every_target_of_the_folder_is_run() -> None:
+def test_every_target_is_run_and_shown_to_find_something() -> None:
     modules = {
         path.stem for path in FOLDER.glob("*.py") if "\nTARGET = " in path.read_text("utf-8")
     }
     assert modules == {*NAMES} - FAMILIES.keys()
-
-
-def test_every_small_tokenizer_is_in_one_family() -> None:
     named = [name for names in FAMILIES.values() for name in names]
     assert len(named) == len({*named})
     assert {*ZOO, *MOCKS} <= {*named}
+    assert [wrong.target for wrong in BREAKS] == [*NAMES]
 
 
 class Break(NamedTuple):
@@ -115,10 +113,6 @@ def test_a_broken_stream_is_found(wrong: Break, monkeypatch: pytest.MonkeyPatch)
         assert isinstance(found, Finding)
     subject_named.cache_clear()  # a tokenizer that was first tried while broken takes another route
     assert attempt(target, found.data) is None
-
-
-def test_every_target_is_shown_to_find_something() -> None:
-    assert [wrong.target for wrong in BREAKS] == [*NAMES]
 
 
 def _refuses(data: bytes) -> None:

@@ -13,7 +13,6 @@ import anyio.to_thread
 import pytest
 
 from streamdec import (
-    Chunk,
     DecodeStream,
     FinishedError,
     MockTokenizer,
@@ -32,16 +31,6 @@ IDS = [*TEXT.encode()]
 
 
 # --- what is put is read --------------------------------------------------------------------------
-
-
-async def test_a_stream_reads_the_end_with_its_reason_and_the_queue_is_closed() -> None:
-    feed = TokenQueue()
-    feed.put([65])
-    feed.end("cancelled")
-    chunks = stream(feed, TOKENIZER)
-    assert await drained(chunks) == [Chunk("A"), Chunk("", "abort")]
-    assert chunks.engine_finish_reason == "cancelled"
-    assert feed.closed
 
 
 ERRORS = [

@@ -391,12 +391,9 @@ def test_failures_are_raised_and_skips_are_not() -> None:
     Report((PASSED, SKIPPED)).raise_for_failures()
     with pytest.raises(AssertionError, match=r"FAILED whole_decode\[a\]"):
         Report((PASSED, FAILED)).raise_for_failures()
-
-
-@pytest.mark.parametrize("results", [(), (SKIPPED,)])
-def test_a_run_in_which_nothing_was_tried_is_a_failure(results: tuple[Result, ...]) -> None:
-    with pytest.raises(AssertionError, match="0 passed, 0 failed"):
-        Report(results).raise_for_failures()
+    for nothing_tried in (Report(()), Report((SKIPPED,))):
+        with pytest.raises(AssertionError, match="0 passed, 0 failed"):
+            nothing_tried.raise_for_failures()
 
 
 def test_without_hypothesis_the_error_has_the_install_line() -> None:

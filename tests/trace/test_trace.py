@@ -202,9 +202,11 @@ def data_in(page: str) -> list[object]:
     return rows
 
 
-def test_the_page_has_the_trace_as_it_is() -> None:
+def test_the_page_has_the_trace_as_it_is_and_names_no_other_place() -> None:
     trace = trace_of()
     assert data_in(html_page(trace)) == [json.loads(line) for line in trace.lines()]
+    page = html_page(replace(trace_of(), tokens=()))
+    assert not re.search(r"https?:|url\(|@import|src=|href=|fetch\(|XMLHttp|import\(", page)
 
 
 def test_no_text_becomes_an_element() -> None:
@@ -230,11 +232,6 @@ def test_no_text_becomes_an_element() -> None:
     page.encode()
     # Not even the signs that change how a reader sees the rest.
     assert not set(page) & set("\u2028\u202e\u0000\ud800")
-
-
-def test_the_page_names_no_other_place() -> None:
-    page = html_page(replace(trace_of(), tokens=()))
-    assert not re.search(r"https?:|url\(|@import|src=|href=|fetch\(|XMLHttp|import\(", page)
 
 
 def test_the_page_has_a_head_with_the_verdict_and_the_options() -> None:

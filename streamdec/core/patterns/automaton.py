@@ -169,11 +169,8 @@ class Automaton:
     @property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
-        return (
-            self._own_size
-            + LETTER_SIZE * self._kind.cache_info().currsize
-            + WEIGHT_SIZE * self._weight
-        )
+        letters = self._kind.cache_info().currsize
+        return self._own_size + LETTER_SIZE * letters + WEIGHT_SIZE * self._weight
 
     def step(self, state: State, letter: str) -> tuple[State, int]:
         """Return the state after ``letter``, and the size of the longest match there."""

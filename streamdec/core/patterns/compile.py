@@ -127,10 +127,8 @@ def read_pattern(source: str, max_match_length: int | None) -> StopPattern:
         raise _refused(source, f"{why}, such as x+ instead of x*")
     if max_match_length is None:
         if most >= _parser.MAXREPEAT:
-            why = (
-                "can match text of any length: set max_match_length, which bounds what is withheld"
-            )
-            raise _refused(source, why)
+            why = "can match text of any length: set max_match_length"
+            raise _refused(source, f"{why}, which bounds what is withheld")
         max_match_length = most
     if max_match_length < least:
         why = f"matches {least} code points or more, and max_match_length is {max_match_length}"

@@ -265,11 +265,13 @@ def test_wrong_options_raise_an_error_at_once(
         GenerateStreamer(TOKENIZER, *args, **options)
 
 
-def test_the_number_of_conditions_must_fit_the_number_of_rows() -> None:
-    two = [StopConditions()] * 2
-    message = "got 2 conditions for a batch of 3 rows"
-    with raises(ValueError, message):
-        ended(GenerateStreamer(TOKENIZER, two), 3)
+def test_what_generate_did_not_pass_is_named() -> None:
+    with raises(ValueError, "got 2 conditions for a batch of 3 rows"):
+        ended(GenerateStreamer(TOKENIZER, [StopConditions()] * 2), 3)
+    with raises(ValueError, "eos_token_ids is missing; pass model.generation_config.eos_token_id"):
+        Model(()).generate(streamer=GenerateStreamer(TOKENIZER, stop="x"))
+    with raises(RuntimeError, "the prompt is not known; pass generate(streamer=...) too"):
+        GenerateStreamer(TOKENIZER, eos_token_ids=())(Tensor([[0, 1]]))
 
 
 def test_a_streamer_works_for_one_call() -> None:
@@ -300,18 +302,6 @@ def test_arguments_of_generate_that_the_streamer_replaces_raise_an_error(
 ) -> None:
     with raises(TypeError, message):
         GenerateStreamer(TOKENIZER).start(Model(()), **kwargs)
-
-
-def test_without_start_a_streamer_needs_eos_token_ids() -> None:
-    streamer = GenerateStreamer(TOKENIZER, stop="x")
-    with raises(ValueError, "eos_token_ids is missing; pass model.generation_config.eos_token_id"):
-        Model(()).generate(streamer=streamer)
-
-
-def test_a_streamer_that_is_only_a_criterion_knows_no_prompt() -> None:
-    streamer = GenerateStreamer(TOKENIZER, eos_token_ids=())
-    with raises(RuntimeError, "the prompt is not known; pass generate(streamer=...) too"):
-        streamer(Tensor([[0, 1]]))
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2])
