@@ -278,6 +278,8 @@ def test_the_least_recently_used_of_too_many_sets_is_dropped(
     assert set_of(words, conditions[2]) is third
     assert stop_set_statistics().dropped == dropped + 1
     assert set_of(words, conditions[1]) is not second
+    asked = table_for(words).stop_sets._asked
+    assert 0 < len(asked) <= 3
 
 
 def test_sets_that_are_too_large_together_make_room(
