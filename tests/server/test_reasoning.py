@@ -122,13 +122,10 @@ def test_the_reasoning_that_clients_send_back_reaches_the_template(tmp_path: Any
         {"type": "redacted_thinking", "data": "xyz"},
         {"type": "text", "text": "Yes"},
     ]
-    messages = [
-        {"role": "assistant", "content": "Yes", "reasoning": "Hm."},
-        {"role": "assistant", "content": "Yes", "reasoning_content": "Hm."},
-    ]
     with TestClient(create_app(tokenizer, EchoEngine())) as client:
-        for each in messages:
-            found = client.post("/v1/chat/completions", json={"messages": [each]}).json()
+        for name in ("reasoning", "reasoning_content"):
+            message = {"role": "assistant", "content": "Yes", name: "Hm."}
+            found = client.post("/v1/chat/completions", json={"messages": [message]}).json()
             assert found["choices"][0]["message"]["content"] == "assistant: Yes(Hm.)"
         answer, after = {"role": "assistant", "content": blocks}, {"role": "user", "content": ""}
         body = {"messages": [answer, after], "max_tokens": 50}
