@@ -39,20 +39,17 @@ NEUTRAL: dict[str, Any] = {
     "seed": 7,
     "stream": True,
     "logit_bias": {"2": -100},
-    "skip_special_tokens": False,
     "detokenize": False,  # the ids come without text: the text is ours
-    "use_beam_search": False,
-    "repetition_detection": None,
-    "stop": None,
+    **dict.fromkeys(
+        ("skip_special_tokens", "use_beam_search", "ignore_eos", "no_stop_trim"), False
+    ),
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_new_tokens"), None),
+    **dict.fromkeys(("stop", "stop_regex", "repetition_detection"), None),
     "stop_token_ids": [],
-    "stop_regex": None,
-    "max_tokens": None,
-    "max_completion_tokens": None,
-    "max_new_tokens": None,
-    "ignore_eos": False,
-    "no_stop_trim": False,
 }
 """Keys that no reader reads, and keys without effect."""
+FLAGS = {"include_stop_str_in_output": True, "ignore_eos": True, "min_tokens": 2}
+"""Parameters of vLLM that have the same names here."""
 
 
 @pytest.mark.parametrize(
@@ -68,20 +65,8 @@ NEUTRAL: dict[str, Any] = {
         (from_openai, {"max_output_tokens": 5}, {"max_tokens": 5}),
         (
             from_vllm,
-            {
-                "stop": ["b", "a"],
-                "stop_token_ids": [9, 7, 9],
-                "include_stop_str_in_output": True,
-                "ignore_eos": True,
-                "min_tokens": 2,
-            },
-            {
-                "stop": ["a", "b"],
-                "stop_token_ids": [7, 9],
-                "include_stop_str_in_output": True,
-                "ignore_eos": True,
-                "min_tokens": 2,
-            },
+            {"stop": ["b", "a"], "stop_token_ids": [9, 7, 9], **FLAGS},
+            {"stop": ["a", "b"], "stop_token_ids": [7, 9], **FLAGS},
         ),
         (
             from_sglang,

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,15 +32,7 @@ from streamdec.metrics import INSTRUMENTS, Instrument, OpenTelemetryMetrics, Pro
 from streamdec.metrics import recorder as recorder_module
 from streamdec.metrics.recorder import OTHER, Record, Recorder
 from tests.hooks.recording import hooked
-from tests.metrics.activity import (
-    LETTERS,
-    TOKENIZER,
-    Samples,
-    counted,
-    parsed,
-    read,
-    samples_of,
-)
+from tests.metrics.activity import LETTERS, TOKENIZER, Samples, counted, parsed, read, samples_of
 from tests.metrics.conftest import Run
 from tests.support.pages import Page, printed_by
 
@@ -156,11 +147,8 @@ sys.stdout.write(prometheus_client.generate_latest(registry).decode())
 @pytest.mark.skipif(sys.platform == "win32", reason="this system does not fork")
 def test_several_processes_count_together(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WORKERS]
-    environment = {
-        **os.environ,
-        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path),
-        "PYTHONPATH": ":".join(sys.path),
-    }
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    environment["PYTHONPATH"] = ":".join(sys.path)
     done = subprocess.run(command, env=environment, capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stderr
     samples = samples_of(done.stdout)
@@ -287,11 +275,7 @@ def test_a_second_hook_where_one_counts_is_rejected() -> None:
     """OpenTelemetry would else take its histograms, and leave out its counters."""
     registry = prometheus_client.CollectorRegistry()
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    makers: list[Callable[[], Recorder]] = [
-        lambda: PrometheusMetrics(registry),
-        lambda: OpenTelemetryMetrics(provider),
-    ]
-    for make in makers:
+    for make in (lambda: PrometheusMetrics(registry), lambda: OpenTelemetryMetrics(provider)):
         first = make()
         with pytest.raises(
             ValueError, match=r"already has (an OpenTelemetryMetrics hook|metrics with these names)"

@@ -72,12 +72,8 @@ def test_a_wrong_request_is_refused(wrong: Any, told: str) -> None:
 
 def test_values_that_change_nothing_are_accepted() -> None:
     neutral: dict[str, Any] = {"n": 1, "top_p": 1, "presence_penalty": 0.0, "logprobs": False}
-    form: dict[str, Any] = {
-        "tool_choice": "auto",
-        "parallel_tool_calls": True,
-        "response_format": {"type": "text"},
-    }
-    form |= {"metadata": {"user": "7"}, "store": True, "service_tier": "auto"}
+    form: dict[str, Any] = {"tool_choice": "auto", "parallel_tool_calls": True, "store": True}
+    form |= {"response_format": {"type": "text"}, "metadata": {"user": "7"}, "service_tier": "auto"}
     form |= {"prompt_cache_key": "7", "prompt_cache_retention": "24h", "prompt_cache_options": {}}
     assert answered(says("Hi"), neutral | form).status_code == 200
     with_null = json.dumps(BODY | {"seed": None}).encode()
@@ -158,10 +154,8 @@ def test_a_whole_answer_is_abandoned_when_the_client_disconnects() -> None:
 
 
 def test_a_client_that_disconnects_before_its_request_is_complete_is_no_error() -> None:
-    messages = [
-        {"type": "http.disconnect"},
-        {"type": "http.request", "body": b"{", "more_body": True},
-    ]
+    messages: list[Any] = [{"type": "http.disconnect"}]
+    messages.append({"type": "http.request", "body": b"{", "more_body": True})
 
     async def receive() -> Any:
         return messages.pop()

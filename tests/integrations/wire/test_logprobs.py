@@ -190,10 +190,8 @@ def test_numbers_of_numpy_are_json() -> None:
     tracker.put([TokenLogprob(token_id, logprob, top)])
     tracker.step(token_id)
     [placed] = tracker.take()
-    wires = [
-        kind(response_id="r", model="m", created=0)
-        for kind in (ChatCompletionEncoder, CompletionEncoder)
-    ]
+    head: Any = {"response_id": "r", "model": "m", "created": 0}
+    wires = [ChatCompletionEncoder(**head), CompletionEncoder(**head)]
     found = [wire.step_bytes(Chunk("Hello"), logprobs=[placed]) for wire in wires]
     assert all(b"-0.5" in each and b"-9999.0" in each for each in found)
 
@@ -229,11 +227,8 @@ def test_put_rejects_values_that_are_not_log_probabilities(given: Any, told: str
 
 def test_with_sections_each_token_is_sent_with_its_own_text() -> None:
     tokenizer = MockTokenizer.from_tokens([b"Hm", b".</think>Hi", b"!"])
-    tracker = LogprobTracker(
-        StopSequenceDecoder(
-            tokenizer, sections={"reasoning": ("<think>", "</think>")}, starts_inside=True
-        )
-    )
+    sections = {"reasoning": ("<think>", "</think>")}
+    tracker = LogprobTracker(StopSequenceDecoder(tokenizer, sections=sections, starts_inside=True))
     tracker.put([TokenLogprob(token_id, -1.0) for token_id in range(3)])
     wire = ChatCompletionEncoder(response_id="chatcmpl-1", model="m", created=0)
     response = EventStreamResponse(wire, wrap([[0, 1, 2]], tracker))
