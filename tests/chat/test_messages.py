@@ -152,10 +152,7 @@ ADVICE = "; to convert such messages, pass openai=True, or --openai in a shell"
             "the content of message 1 is a list of parts, and the template takes only text",
         ),
         (
-            (
-                "{% for m in messages %}{% for k, v in m.tool_calls[0].function.arguments.items() "
-                "%}{% endfor %}{% endfor %}"
-            ),
+            "{{ messages[0].tool_calls[0].function.arguments.items() | list }}",
             [called('{"a": 1}')],
             "message 0 has tool arguments that are a string",
         ),

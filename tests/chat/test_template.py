@@ -141,10 +141,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: ChatTemplate({"default": "", "tool_use": "{{ x.y }}"}).render(USER, tools=[]),
         "the chat template 'tool_use', line 1",
     ),
-    (
-        lambda: ChatTemplate("").render(USER, chat_template="{{ x.y }}"),
-        "for this rendering, line 1",
-    ),
+    (lambda: TEXT.render(USER, chat_template="{{ x.y }}"), "for this rendering, line 1"),
     (lambda: HARDENED.render([*USER, "Hi"]), "message 1 must be a dict"),
     (lambda: HARDENED.render([LOOP]), "contains itself"),
     (lambda: HARDENED.render([Model()]), "messages, tools or variables: KeyError: 'gone'"),
@@ -154,10 +151,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: TEXT.render(USER, tools=[len]),
         "not builtin_function_or_method; transformers.utils.get_json_schema",
     ),
-    (
-        lambda: TEXT.render(USER, documents={"a": "b"}),
-        "documents must be a list of dicts, not dict",
-    ),
+    (lambda: TEXT.render(USER, documents={"a": 1}), "documents must be a list of dicts, not dict"),
     (lambda: TEXT.render(USER, documents=["a"]), r"documents\[0\] must be a dict, not str"),
     (lambda: TEXT.render(USER, chat_template=7), "chat_template must be a name or a text, not int"),
     (

@@ -32,8 +32,6 @@ from tests.support.pages import Page
 
 NETWORK = {"COMMIT_NOT_REACHABLE", "COMMIT_NOT_HEAD", "COMMIT_UNVERIFIED"}
 """Only the hub can say so."""
-
-
 MADE_OTHERWISE = {"FILE_OUTSIDE_FOLDER", "CHAT_TEMPLATE_NOT_INSPECTED"}
 
 
@@ -184,16 +182,11 @@ PARTS = "{% for m in messages if m.content %}{% for c in m.content %}x{% endfor 
 @pytest.mark.parametrize(
     ("change", "code", "pointer", "note"),
     [
-        (say(chat_template=NAMED), "CHAT_TEMPLATE_RESOURCE_LIMIT", "/chat_template/1/template", ""),
-        (
-            ending(APPENDING),
-            "CHAT_TEMPLATE_SANDBOX_VIOLATION",
-            "/chat_template",
-            "a call of a tool; ",
-        ),
+        (say(chat_template=NAMED), "CHAT_TEMPLATE_RESOURCE_LIMIT", "/1/template", ""),
+        (ending(APPENDING), "CHAT_TEMPLATE_SANDBOX_VIOLATION", "", "a call of a tool; "),
         # What OpenAI's API gives for a message that only calls tools has null content.
         *(
-            (template(source), "CHAT_TEMPLATE_NONE_CONTENT_LEAK", "/chat_template", "")
+            (template(source), "CHAT_TEMPLATE_NONE_CONTENT_LEAK", "", "")
             for source in (CALLS_ALONE + "{{ add_generation_prompt }}", CALLS_ALONE + PARTS)
         ),
     ],
@@ -203,7 +196,7 @@ def test_the_place_of_a_fault_in_a_template(
 ) -> None:
     report = inspect(control(change).write(tmp_path))
     [finding] = [f for f in report.findings if f.code == code]
-    assert finding.evidence[0].pointer == pointer
+    assert finding.evidence[0].pointer == f"/chat_template{pointer}"
     assert finding.evidence[0].note.startswith(note)
     assert {f.code for f in report.at_least("error")} <= {code}
 

@@ -32,12 +32,8 @@ def commit_of(commit: str) -> dict[str, Any]:
     return {"id": commit, "title": "", "message": "", "date": date, "authors": []}
 
 
-REFS = {
-    "branches": [ref("main", "refs/heads/main")],
-    "converts": [],
-    "tags": [ref("v1", "refs/tags/v1")],
-    "pullRequests": [],
-}
+REFS = {"branches": [ref("main", "refs/heads/main")], "tags": [ref("v1", "refs/tags/v1")]}
+REFS |= {"converts": [], "pullRequests": []}
 PULLS = {"pullRequests": [ref("refs/pr/1", "refs/pr/1")]}
 
 

@@ -162,7 +162,8 @@ MISTRAL = (
 )
 GLM = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
 NO_MARKERS = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-FLOOD = "z" * 4_000_000
+AND = f"{ANSWER} and "
+FLOOD = f"{ANSWER}</s>{'z' * 4_000_000}"
 
 
 @pytest.mark.parametrize(
@@ -178,21 +179,11 @@ FLOOD = "z" * 4_000_000
         # much text between the markers as a template may write.
         ({"answered": f"{FIRST}<|im_start|>{ANSWER}<|im_end|>"}, "<|im_end|>", None),
         (
-            {
-                "answered": f"{ANSWER} and so on <|im_end|>",
-                "followed": f"{ANSWER} and <|user|> {QUESTION}",
-            },
+            {"answered": f"{AND}<|im_end|>", "followed": f"{AND}<|user|> {QUESTION}"},
             None,
             "<|user|>",
         ),
-        (
-            {
-                "answered": f"{ANSWER}</s>{FLOOD}",
-                "followed": f"{ANSWER}</s>{FLOOD}<|user|>{QUESTION}",
-            },
-            "</s>",
-            "<|user|>",
-        ),
+        ({"answered": FLOOD, "followed": f"{FLOOD}<|user|>{QUESTION}"}, "</s>", "<|user|>"),
     ],
 )
 def test_the_markers_of_turns_are_found(
