@@ -190,8 +190,7 @@ def test_memory_does_not_grow_with_the_file(
         before = pa.total_allocated_bytes()
         with traced() as memory:
             decoded(
-                source,
-                then=lambda: sizes.append(pa.total_allocated_bytes() - before + memory()[1]),
+                source, then=lambda: sizes.append(pa.total_allocated_bytes() - before + memory()[1])
             )
         return max(sizes)
 

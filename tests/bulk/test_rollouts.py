@@ -110,10 +110,8 @@ def test_each_row_is_what_a_stream_gives(
     spans = spans and has_spans(it.tokenizer)
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     rows = data.draw(st.lists(token_ids(it), max_size=4))
-    rows += [
-        rng.choices(it.usual + it.partial, k=4),
-        *(rng.choices(it.ordinary, k=size) for size in (3, 9)),
-    ]
+    rows.append(rng.choices(it.usual + it.partial, k=4))
+    rows += [rng.choices(it.ordinary, k=size) for size in (3, 9)]
     ids = [i for row in rows for i in row]
     specials = [each for each in it.tokenizer.special_tokens.all if each][:3]
     text = it.tokenizer.decode(ids) or "a"
@@ -256,10 +254,8 @@ def test_an_unknown_id_is_an_error_if_that_is_asked_for() -> None:
     found = decode_rollouts(rows, TOKENIZER, unknown_ids="error")
     assert [each.text for each in found] == ["Hi", "Hi you"]
     assert [type(each.error) for each in found] == [TokenIdError, type(None)]
-    assert [each.text for each in decode_rollouts(rows, TOKENIZER, unknown_ids="replace")] == [
-        "Hi\ufffd you",
-        "Hi you",
-    ]
+    found = decode_rollouts(rows, TOKENIZER, unknown_ids="replace")
+    assert [each.text for each in found] == ["Hi\ufffd you", "Hi you"]
 
 
 @both_ways

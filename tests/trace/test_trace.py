@@ -108,10 +108,8 @@ def test_a_decoder_with_sections_is_traced() -> None:
     made = MockTokenizer.from_tokens([b"<t", b">", b"a", b"</t>", b"b\n", b"Us"])
     tracer = Tracer(StopSequenceDecoder(made, STOPS, sections=SECTIONS))
     chunks = [tracer.step(token_id) for token_id in range(6)]
-    assert [(chunk.text, chunk.section) for chunk in chunks if chunk.text] == [
-        ("a", "thought"),
-        ("b", None),
-    ]
+    shown = [(chunk.text, chunk.section) for chunk in chunks if chunk.text]
+    assert shown == [("a", "thought"), ("b", None)]
     tracer.flush()
     trace = tracer.trace()
     assert [token.position for token in trace.tokens] == [0, 2, 3, 4, 8, 10]
@@ -212,18 +210,10 @@ def test_the_page_has_the_trace_as_it_is_and_names_no_other_place() -> None:
 def test_no_text_becomes_an_element() -> None:
     plain = Elements(html_page(Trace(trace_of().header)))
     trace = trace_of()
-    hostile = replace(
-        trace,
-        header=replace(
-            trace.header,
-            tokenizer=HOSTILE + "\ud800",
-            tokenizer_class=HOSTILE,
-            conditions={"stop": (HOSTILE,)},
-        ),
-        error=HOSTILE,
-        verdict=replace(trace.verdict, equal=False, reason=HOSTILE),
-    )
-    page = html_page(hostile)
+    header = replace(trace.header, tokenizer=HOSTILE + "\ud800", tokenizer_class=HOSTILE)
+    header = replace(header, conditions={"stop": (HOSTILE,)})
+    verdict = replace(trace.verdict, equal=False, reason=HOSTILE)
+    page = html_page(replace(trace, header=header, error=HOSTILE, verdict=verdict))
     tags = Elements(page).tags
     assert [tag for tag in tags if tag not in ("dt", "dd")] == [
         tag for tag in plain.tags if tag not in ("dt", "dd")

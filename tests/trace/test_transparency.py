@@ -104,12 +104,9 @@ def test_ids_that_can_be_read_only_once_and_those_that_cannot() -> None:
         yield 0
         raise OSError("gone")
 
-    makers: list[Callable[[], Any]] = [
-        lambda: DecodeStream(MockTokenizer()),
-        lambda: StopSequenceDecoder(MockTokenizer(), StopConditions()),
-    ]
-    for make in makers:
-        plain, tracer = make(), Tracer(make())
+    kinds: list[Any] = [DecodeStream, StopSequenceDecoder]
+    for kind in kinds:
+        plain, tracer = kind(MockTokenizer()), Tracer(kind(MockTokenizer()))
         assert tracer.step_batch(iter([1, 2])) == plain.step_batch(iter([1, 2]))
         raised = []
         for machine in (plain, tracer):
