@@ -50,10 +50,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "SentencePiece, without": ("tokenizer.model", sentencepiece),
     "GGUF, `llama`": ("a.gguf", small_gguf),
     "GGUF, `gpt2`, with a known way to split text": ("a.gguf", lambda: small_gguf(**BYTE_LEVEL)),
-    "GGUF, `gpt2`, another": (
-        "a.gguf",
-        lambda: small_gguf(**BYTE_LEVEL | {"pre": "of-no-library"}),
-    ),
+    "GGUF, `gpt2`, another": ("a.gguf", lambda: small_gguf(**BYTE_LEVEL | {"pre": "unknown"})),
     "GGUF, `bert`": ("a.gguf", lambda: small_gguf(**BERT | {"eos_token_id": 2})),
     "GGUF, `rwkv`": ("a.gguf", lambda: small_gguf(**RWKV | {"eos_token_id": 0})),
     "GGUF, `t5`": ("a.gguf", lambda: small_gguf(model="t5")),

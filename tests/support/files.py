@@ -45,14 +45,8 @@ def is_shared(value: Any) -> bool:
 
 def shared_files() -> list[Path]:
     """A real file of each format but ``tokenizer.json``, where they are at hand."""
-    names = (
-        "mistral-7b-sp-v1/*.model",
-        "sentencepiece-test-model/*.model",
-        "*/*.tiktoken",
-        "kimi-k2/*.model",
-        "*/*.model.v3",
-        "*/*.gguf",
-    )
+    names = ["mistral-7b-sp-v1/*.model", "sentencepiece-test-model/*.model", "*/*.tiktoken"]
+    names += ["kimi-k2/*.model", "*/*.model.v3", "*/*.gguf"]
     # One that stands beside a tokenizer.json has the same tokens.
     found = [path for name in names for path in shared(name)]
     found += map(_unpacked, shared("*/*.xz"))

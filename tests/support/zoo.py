@@ -41,15 +41,8 @@ MARKED = [*SPACED, *PREFIXED, *SUFFIXED, *CLEANED]
 PIECES = ["", *MARKED, *LETTERS, *GENUINE, *NEARLY_BYTE_PIECES, "<unk>", "<pad>"]
 
 HOLES = 9
-SPECIAL = [
-    "<pad>",
-    "<s>",
-    "</s>",
-    "<|im_end|>",
-    "<\uff5ctool\u2581calls\uff5c>",
-    "\u2581",
-    "<0xE4>",
-]
+TOOL_CALLS = "<\uff5ctool\u2581calls\uff5c>"
+SPECIAL = ["<pad>", "<s>", "</s>", "<|im_end|>", TOOL_CALLS, "\u2581", "<0xE4>"]
 ADDED = ["<think>", "ü", "Ãļ", "   ", "\u2581<fim>", "<0xF0>", "é<", "\u2581\u2581\u2581"]
 
 
@@ -112,15 +105,8 @@ def _byte_level_pieces() -> list[str]:
     """Every byte; characters whole and cut; ill-formed ones; tokens outside the alphabet."""
     characters = "é你😀\ufffd \u2581".encode()
     cut = [characters[i:j] for i in range(len(characters)) for j in range(i + 2, i + 5)]
-    broken = [
-        b"\xe0\x80",
-        b"\xed\xa0\x80",
-        b"\xf4\x90\x80",
-        b"\xc0\xaf",
-        b"a\xe4",
-        b"\x80b",
-        b" \xf0\x9f",
-    ]
+    broken = [b"\xe0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80", b"\xc0\xaf"]
+    broken += [b"a\xe4", b"\x80b", b" \xf0\x9f"]
     single = [bytes([byte]) for byte in range(256)]
     return [*map(_letters, [*single, *cut, *broken, b" the", b"\n\n"]), *PIECES]
 
