@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from streamdec.cli.serve import _eos_token_ids, _hosts, serve
-from tests.cli.running import DEMO_TEXT, LIBRARY, root_context, run
+from tests.cli.running import DEMO_TEXT, LIBRARY, ROOT, command, root_context, run
 from tests.server.serving import DEMO, tokenizer_in
 
 MODULE = """
@@ -57,17 +56,14 @@ def plain(prompt, params):
 """
 
 
+ENV = {**os.environ, "STREAMDEC_FAST": "off", "PYTHONPATH": str(ROOT)}
+
+
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and its address, as soon as it can be asked."""
-    command = [sys.executable, "-m", "streamdec", "serve", "--port", "0", *options]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "STREAMDEC_FAST": "off", "PYTHONPATH": str(Path(__file__).parents[2])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    asked = command("serve", "--port", "0", *options)
+    process = subprocess.Popen(asked, cwd=folder, env=ENV, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -117,9 +113,9 @@ def test_an_address_that_cannot_be_bound_is_an_error(host: str, tmp_path: Path) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = subprocess.run(
-            [sys.executable, "-m", "streamdec", "serve", "--host", host, "--port", port],
+            command("serve", "--host", host, "--port", port),
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env=ENV,
             capture_output=True,
             text=True,
             timeout=60,
