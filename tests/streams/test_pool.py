@@ -267,6 +267,7 @@ def test_lists_that_do_not_repeat_ids_give_no_warning(rounds: list[dict[str, Any
     pool.add("b")
     for token_ids in rounds:
         pool.step(token_ids)
+        assert pool.errors == {}  # a warning is an error, which would end its request
 
 
 # --- sinks ----------------------------------------------------------------------------------------
