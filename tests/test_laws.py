@@ -63,7 +63,6 @@ SMALL = [*MOCKS, *STRIPPING, *ZOO, *BACKENDS]
 """Tokenizers that are made here; all others are files beside the repository."""
 SHARED: dict[str, Path] = {path.parent.name: path for path in shared_tokenizers()}
 
-
 BARE = {f"bare {name}": name for name in [*MOCKS, *ZOO]}
 # Where strip_stop leaves an empty text the library panics.
 WINDOWED = [*BARE, *sorted(UNCOMPILED.keys() - {"strip_stop"})]

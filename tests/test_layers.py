@@ -19,17 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 NOUNS = tuple(
     f"streamdec.{name}"
-    for name in [
-        "chunks",
-        "encoding",
-        "errors",
-        "hooks",
-        "jsonl",
-        "lazy",
-        "locks",
-        "mistakes",
-        "protocols",
-    ]
+    for name in (
+        *("chunks", "encoding", "errors", "hooks", "jsonl"),
+        *("lazy", "locks", "mistakes", "protocols"),
+    )
 )
 LAYERS: tuple[tuple[str, ...], ...] = (
     NOUNS,
@@ -221,13 +214,7 @@ def test_the_page_on_the_design_shows_the_layers() -> None:
         ),
         ({"streamdec.streams.text_stream": "import rich.live"}, "which belongs to streamdec.cli"),
         ({"streamdec.novelty": ""}, "streamdec.novelty is in no layer"),
-        (
-            {
-                "streamdec.cli.a": "import streamdec.cli.b",
-                "streamdec.cli.b": "import streamdec.cli.a",
-            },
-            "a cycle",
-        ),
+        ({f"streamdec.cli.{a}": f"import streamdec.cli.{b}" for a, b in ("ab", "ba")}, "a cycle"),
     ],
 )
 def test_an_import_that_breaks_a_rule_is_found(sources: dict[str, str], fault: str) -> None:

@@ -430,13 +430,11 @@ def stream_cumulative() -> None:
     ],
 )
 def test_a_warning_points_to_the_caller(
-    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+    call: Callable[[], object], monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     monkeypatch.setenv(VARIABLE, "sometimes")  # which both ways to load warn of
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    ours = [each for each in caught if each.category is StreamdecWarning]
+    call()
+    ours = [each for each in recwarn if each.category is StreamdecWarning]
     assert ours
     assert {Path(each.filename) for each in ours} == {Path(__file__)}
 

@@ -343,7 +343,6 @@ def test_law_16_nothing_lost(situation: Situation, bad: object, after: list[int]
 
 # --- on any tokenizer -----------------------------------------------------------------------------
 
-
 SUBJECTS = [
     *("byte_level", "byte_level_trained", "byte_level_fused", "byte_fallback_strip"),
     *("byte_fallback_metaspace", "metaspace_always", "wordpiece", "bpe_suffix_short"),
@@ -421,7 +420,6 @@ WITHHELD = (
     b"<t>",
 )
 """Tokens of which a clean-up, or a character, waits for the next."""
-
 
 WAITING = MockTokenizer.from_tokens(WITHHELD, [12])
 

@@ -92,7 +92,6 @@ LEADING = (
 MOST_LETTERS = 5
 """The letters with which ``Source`` tries to complete a match."""
 
-
 MOST = 6
 """The greatest ``max_match_length`` that is drawn."""
 

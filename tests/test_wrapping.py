@@ -7,7 +7,6 @@ import gc
 import logging
 import pickle
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -127,14 +126,13 @@ ENTRIES: dict[str, Read] = {
 
 @pytest.fixture
 def is_quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No warning is given, and nothing is logged."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+    """Nothing is logged."""
+    yield
     assert caplog.records == []
 
 
 @pytest.mark.usefixtures("is_quiet")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("given", [lambda it: it, Fast], ids=["tokenizers", "transformers"])
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_entry_point_wraps_it(name: str, given: Callable[[Tokenizer], Any]) -> None:
@@ -249,11 +247,9 @@ def test_an_object_with_only_decode_is_logged_once(
     make: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     tokenizer = make()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for _ in range(3):
-            assert DecodeStream(tokenizer).route == "window"
-            DecoderPool(tokenizer).add("a")
+    for _ in range(3):
+        assert DecodeStream(tokenizer).route == "window"
+        DecoderPool(tokenizer).add("a")
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("streamdec", logging.WARNING)
     assert record.getMessage() == (

@@ -37,9 +37,8 @@ def byte_level() -> str:
     return ZOO["byte_level_trained"]().to_str()
 
 
-NEEDED = {"tiktoken": "tiktoken", "tekken": "tiktoken", "sentencepiece": "sentencepiece"} | {
-    "gguf": "sentencepiece"
-}
+NEEDED = dict.fromkeys(("tiktoken", "tekken"), "tiktoken")
+NEEDED |= dict.fromkeys(("sentencepiece", "gguf"), "sentencepiece")
 BACKENDS: dict[str, Callable[[], BaseTokenizer]] = {
     "mock": lambda: MockTokenizer.from_tokens([*LETTERS, b"the", b" the", "é".encode()]),
     "huggingface": lambda: HuggingFaceTokenizer(byte_level()),
@@ -278,11 +277,8 @@ async def test_a_long_text_is_encoded_in_a_thread(monkeypatch: pytest.MonkeyPatc
 def test_a_benchmark_compares_with_the_library(made: BaseTokenizer) -> None:
     rival = rival_of(made)
     name = made.tokenizer_type
-    libraries = {
-        "huggingface": HF,
-        "tiktoken": f"{name}, offset",
-        "sentencepiece": f"{name}, offset",
-    }
+    libraries = {"huggingface": HF}
+    libraries |= dict.fromkeys(("tiktoken", "sentencepiece"), f"{name}, offset")
     assert rival.name.startswith(libraries.get(name, "decode(), offset"))
     ids = made.encode("hi low").ids if name != "gguf" else [263, 264]
     assert rival.text(ids) == made.decode(ids)

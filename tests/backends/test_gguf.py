@@ -8,7 +8,6 @@ import re
 import struct
 import unicodedata
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -514,7 +513,6 @@ def test_a_model_of_rwkv_decodes() -> None:
 
 # --- metadata -------------------------------------------------------------------------------------
 
-
 SCALARS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
     st.booleans(),
@@ -612,12 +610,9 @@ def test_a_file_that_shrinks_while_it_is_read(
 ) -> None:
     """The file is cut after its size was read."""
     whole = gguf([("k", ["abc", "de"])])
-    monkeypatch.setattr(gguf_metadata._Reader, "__init__", _believing(len(whole)))
+    honest = gguf_metadata._Reader.__init__
+    monkeypatch.setattr(
+        gguf_metadata._Reader, "__init__", lambda self, file, _: honest(self, file, len(whole))
+    )
     with pytest.raises(TokenizerLoadError, match=r"file\.gguf'.*the file ends inside"):
         read(whole[:-kept], tmp_path)
-
-
-def _believing(size: int) -> Callable[..., None]:
-    """A reader that assumes that a file has this size."""
-    honest = gguf_metadata._Reader.__init__
-    return lambda self, file, _: honest(self, file, size)

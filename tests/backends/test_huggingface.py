@@ -38,11 +38,7 @@ OF_EACH_ENCODER = (
 
 wrapped = cache(lambda name: HuggingFaceTokenizer(ALL[name]()))
 library = cache(lambda name: ALL[name]())
-
-
-@cache
-def from_file(path: Path) -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(path)
+from_file = cache(HuggingFaceTokenizer)
 
 
 def words(decoder: decoders.Decoder | None = None, *texts: str) -> Tokenizer:

@@ -131,7 +131,6 @@ def test_the_argument_comes_before_the_environment(
 
 # --- trust ----------------------------------------------------------------------------------------
 
-
 REGEX: dict[str, Any] = {"type": "Split", "behavior": "Isolated", "invert": False}
 REGEX["pattern"] = {"Regex": r"\w+|\b"}
 

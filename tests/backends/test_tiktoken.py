@@ -196,11 +196,7 @@ def test_one_rank_file_serves_three_encodings(end: bytes, tmp_path: Path) -> Non
         (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
         (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),
-        (
-            rank_file(small_ranks() | {b"xx": 272}),
-            SPEC,
-            "the id 272 is also the id of a special token",
-        ),
+        (rank_file(small_ranks() | {b"xx": 272}), SPEC, "272 is also the id of a special token"),
         (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
     ],
 )
@@ -264,11 +260,8 @@ def test_the_class_of_a_folder_with_code_tells_its_encoding(tmp_path: Path) -> N
     assert tokenizer.encoding_name == "numbered"
     assert tokenizer.encode("hello<eos>").ids == (*OURS.encode("hello").ids, 272)
     (tmp_path / "n.tiktoken").write_bytes(b"\n".join(lines[:-1]))
-    warned = pytest.warns(StreamdecWarning)
-    with (
-        warned,
-        pytest.raises(TokenizerLoadError, match="end before 271, and special tokens of numbered"),
-    ):
+    message = "end before 271, and special tokens of numbered"
+    with pytest.warns(StreamdecWarning), pytest.raises(TokenizerLoadError, match=message):
         TiktokenTokenizer(tmp_path / "n.tiktoken")
     (tmp_path / "known.tiktoken").write_bytes(rank_file())
     with pytest.warns(StreamdecWarning, match="is taken for that of whole"):  # as Phi-3 small

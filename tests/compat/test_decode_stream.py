@@ -62,10 +62,8 @@ def test_real_tokenizers_give_the_same_text_and_never_later(path: Path) -> None:
     for skip, start in [(True, 0), (False, 0), (True, clean_start(tokenizer, ids, len(ids) // 2))]:
         prompt, new = ids[:start] or None, ids[start:]
         stream = TokenizersDecodeStream(prompt, skip)
-        ours, theirs = (
-            texts(stream, tokenizer, new),
-            texts(DecodeStream(prompt, skip), tokenizer, new),
-        )
+        ours = texts(stream, tokenizer, new)
+        theirs = texts(DecodeStream(prompt, skip), tokenizer, new)
         whole = tokenizer.decode(ids, skip_special_tokens=skip)
         before = tokenizer.decode(ids[:start], skip_special_tokens=skip)
         end = end_of(stream)

@@ -37,7 +37,6 @@ from tests.test_laws import MOCKS, subject_named
 SECONDS = 120.0
 """Within which what is broken must be found; a second is usual."""
 
-
 COSTS = {"pattern_cost"}
 """Targets with slow seeds, which each run of these targets tries first."""
 

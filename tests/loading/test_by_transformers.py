@@ -36,7 +36,8 @@ SLOW = ("ByT5Tokenizer", "M2M100Tokenizer")
 
 
 def write(folder: Path, name: str) -> None:
-    """Write a folder of a class."""
+    """Write a folder of a class, for transformers to load."""
+    pytest.importorskip("transformers")
     if name in FAST:
         write_folder(folder, name, FAST[name], "")
     elif name == "ByT5Tokenizer":
@@ -73,7 +74,6 @@ def test_the_tokenizer_is_that_of_transformers(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("flag", ["split_special_tokens", "clean_up_tokenization_spaces"])
 def test_what_is_not_done_as_in_transformers_is_warned_of(flag: str, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     write(tmp_path, "T5Tokenizer")
     write_json(tmp_path / CONFIG, {"tokenizer_class": "T5Tokenizer", flag: True})
     with pytest.warns(StreamdecWarning, match=f"{flag} of {CONFIG} is (ignored|not applied)"):
@@ -82,7 +82,6 @@ def test_what_is_not_done_as_in_transformers_is_warned_of(flag: str, tmp_path: P
 
 @pytest.mark.parametrize("name", SLOW)
 def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     write(tmp_path, name)
     ours = load_tokenizer(tmp_path)
     end = ours.token_to_id("</s>")
@@ -100,8 +99,8 @@ def test_a_tokenizer_in_python_has_what_others_have(name: str, tmp_path: Path) -
     assert copy.encode("hello").ids == ours.encode("hello").ids
 
 
-def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> None:
-    """Its id is None in transformers."""
+def test_a_part_without_an_id_is_not_encoded_and_such_a_role_is_left_out(tmp_path: Path) -> None:
+    """The id of the part is None in transformers."""
     pytest.importorskip("transformers")
     write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
     write_json(tmp_path / "vocab.json", {"<pad>": 0, "|": 1, "a": 2})
@@ -110,12 +109,7 @@ def test_a_text_with_a_part_that_has_no_id_is_not_encoded(tmp_path: Path) -> Non
     for text in ("a b", "b a"):
         with pytest.raises(EncodeError, match="no token for a part of the text"):
             ours.encode(text)
-
-
-def test_a_role_whose_token_has_no_id_is_left_out(tmp_path: Path) -> None:
-    """A vocabulary that lacks an id: transformers gives "<s>" that of its last token."""
-    pytest.importorskip("transformers")
-    write_json(tmp_path / CONFIG, {"tokenizer_class": "Wav2Vec2CTCTokenizer"})
+    # A vocabulary that lacks an id: transformers gives "<s>" that of its last token.
     write_json(tmp_path / "vocab.json", {"|": 1, "a": 2, "<x>": 3})
     special = load_tokenizer(tmp_path).special_tokens
     assert (special.bos_token, special.eos_token) == (None, "</s>")
@@ -131,7 +125,6 @@ def test_two_ids_may_have_the_same_token(tmp_path: Path) -> None:
 
 
 def test_what_transformers_cannot_load_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     write(tmp_path, "GPT2Tokenizer")
     (tmp_path / "vocab.json").write_text("[", "utf-8")
     with pytest.raises(TokenizerLoadError, match="transformers cannot load it") as error:

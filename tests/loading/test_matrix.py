@@ -65,7 +65,6 @@ TOKENS = {
 }
 """Tokens of each kind, and the text of the second and the third."""
 
-
 TEXT = (
     "Hello, 'RE don't 1,000.5\n\n \t\r\n Größe e\u0301 ½ Привет。你好 नमस्ते"
     " def f(x):\n\treturn 😀👩‍👦 ١٢٣"

@@ -90,8 +90,10 @@ PATIENCE = 60
 """Seconds after which a child that is silent is taken to be stuck."""
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-# Since 3.12 Python says so whenever there are threads. This test shows whether it is true.
-forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+# Since 3.12 Python says so whenever there are threads. These tests show whether it is true.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
 
 
 def in_a_fork(work: Callable[[], Any]) -> Any:
@@ -117,7 +119,6 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
 
 
 @needs_fork
-@forks
 def test_a_fork_and_its_parent_both_continue_all_streams() -> None:
     shared = tokenizer()
     ids = token_ids(shared)
@@ -127,7 +128,6 @@ def test_a_fork_and_its_parent_both_continue_all_streams() -> None:
 
 
 @needs_fork
-@forks
 def test_a_fork_encodes_although_its_parent_did_so_in_several_threads() -> None:
     shared = tokenizer()
     texts = [f"text {number}" for number in range(200)]
@@ -176,7 +176,6 @@ KINDS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier
 
 
 @needs_fork
-@forks
 def test_a_child_finds_free_what_another_thread_of_its_parent_held() -> None:
     lock = Lock()
     is_held, is_over = threading.Event(), threading.Event()
@@ -216,7 +215,6 @@ class _Computing:
 
 
 @needs_fork
-@forks
 def test_a_child_computes_a_property_that_another_thread_was_computing() -> None:
     found = _Computing()
     thread = threading.Thread(target=lambda: found.value)

@@ -101,11 +101,7 @@ ENDS: dict[str, tuple[dict[str, Any], str, str | None]] = {
     ),
     "the first of two stops": ({"stop": ["three", "🦉"]}, "one two ", "🦉"),
     "no part of a stop": ({"stop": ["three four"]}, TEXT, None),
-    "a stop of too few tokens": (
-        {"stop": ["two", "three"], "min_tokens": 9},
-        TEXT.removesuffix("three"),
-        "three",
-    ),
+    "a stop of too few tokens": ({"stop": ["two", "three"], "min_tokens": 9}, TEXT[:-5], "three"),
 }
 """Names of parameters; the parameters, the text, and the stop."""
 

@@ -21,7 +21,6 @@ from streamdec import (
     StopConditions,
     StopSequenceDecoder,
     StreamdecWarning,
-    TextStream,
     iter_chunks,
     stream,
     wrap,
@@ -34,10 +33,6 @@ pytestmark = pytest.mark.anyio
 
 TOKENIZER = MockTokenizer.from_tokens([b"<s>", b".", b"a", b"b", b"\xc3", b"\xa9", b"STOP"], [0])
 A, B, SKIPPED = 2, 3, 0
-
-
-async def texts(chunks: TextStream[Any]) -> list[str]:
-    return [chunk.text async for chunk in chunks]
 
 
 async def test_ids_after_the_finish_are_counted_as_unread_across_all_of_the_output() -> None:
@@ -138,7 +133,7 @@ async def test_a_second_reader_is_rejected_and_the_first_is_not_disturbed() -> N
     got: list[str] = []
 
     async def first() -> None:
-        got.extend(await texts(chunks))
+        got.extend([chunk.text async for chunk in chunks])
 
     async with anyio.create_task_group() as group:
         group.start_soon(first)
@@ -222,9 +217,7 @@ async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
     async for _ in kept:
         break
     await checkpoint()
-    with pytest.raises(
-        RuntimeError, match=r"first \(`await` its aclose\(\), or call its close\(\)\)"
-    ):
+    with pytest.raises(RuntimeError, match=r"\(`await` its aclose\(\), or call its close\(\)\)"):
         wrap(Engine([B]), machine)
     reader = aiter(kept)
     del kept

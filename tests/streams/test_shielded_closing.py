@@ -12,6 +12,7 @@ import contextvars
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -183,14 +184,10 @@ async def by_task(reader: Reader, count: int, *, times: int = 1) -> bool:
     return was_running
 
 
-async def by_task_twice(reader: Reader, count: int) -> bool:
-    return await by_task(reader, count, times=2)
-
-
 CANCELLATIONS: dict[str, Callable[[Reader, int], Awaitable[bool]]] = {
     "scope": by_scope,
     "task": by_task,
-    "twice": by_task_twice,
+    "twice": partial(by_task, times=2),
 }
 CASES = [
     *(("asyncio", name, engine) for name in CANCELLATIONS for engine in ENGINES),

@@ -32,7 +32,6 @@ IDS = [*TEXT.encode()]
 
 # --- what is put is read --------------------------------------------------------------------------
 
-
 ERRORS = [
     *(BoomError("out of memory"), KeyboardInterrupt()),
     *(StopIteration(), StopAsyncIteration(), GeneratorExit(), asyncio.CancelledError()),

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,7 @@ from tests.testing import adapters
 
 DEMO = Path(streamdec.__file__).parent / "loading" / "demo" / "tokenizer.json"
 BYTE_LEVEL = {"byte_level": small_tokenizers()["byte_level"]}
+check_byte_level = partial(check_detokenizer, tokenizers=BYTE_LEVEL)
 OTHERS = {"whole_decode", "chunk_invariance", "stop_never_leaks"}
 """Laws that most flaws leave alone."""
 
@@ -72,7 +74,7 @@ def test_streams_pass_where_a_prompt_gives_a_later_space_or_half_a_character() -
 
 @pytest.mark.thorough
 def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
-    report = check_detokenizer(adapters.Late, tokenizers=BYTE_LEVEL, strict=True, max_examples=10)
+    report = check_byte_level(adapters.Late, strict=True, max_examples=10)
     assert failed_laws(report) == {"least_hold", "stop_least_hold"}
 
 
@@ -102,11 +104,11 @@ def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
     ],
 )
 def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[str]) -> None:
-    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=laws, max_examples=100)
+    report = check_byte_level(flawed, only=laws, max_examples=100)
     assert failed_laws(report) == laws
     if flawed not in (adapters.TokenByToken, adapters.Raising):  # they spoil everything
         others = OTHERS - laws
-        report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=others, max_examples=10)
+        report = check_byte_level(flawed, only=others, max_examples=10)
         assert failed_laws(report) == set()
 
 
@@ -138,9 +140,7 @@ def test_a_known_bug_is_named(flawed: Callable[..., Any], ids: set[str]) -> None
 
 def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
     only = ["bug_case", "end_of_stream", "whole_decode"]
-    report = check_detokenizer(
-        adapters.LibraryWithoutFlush, tokenizers=BYTE_LEVEL, only=only, max_examples=20
-    )
+    report = check_byte_level(adapters.LibraryWithoutFlush, only=only, max_examples=20)
     assert failed_laws(report) == set()
     ends = {result.name for result in report.skipped if result.detail.endswith("flush")}
     assert "bug_case[utf8-eos-incomplete-3]" in ends
@@ -150,9 +150,7 @@ def test_without_a_flush_the_end_is_skipped_and_not_failed() -> None:
 
 
 def test_the_smallest_example_is_shown() -> None:
-    report = check_detokenizer(
-        adapters.TailLost, tokenizers=BYTE_LEVEL, only=["end_of_stream"], max_examples=40
-    )
+    report = check_byte_level(adapters.TailLost, only=["end_of_stream"], max_examples=40)
     (result,) = report.failed
     lines = result.detail.splitlines()
     assert lines[0] == "the end outputs all withheld text"
@@ -186,7 +184,7 @@ LAW = ["whole_decode"]
 def test_an_object_that_is_not_a_detokenizer_fails_without_losing_the_report(
     flawed: Callable[..., Any], only: list[str], said: list[str]
 ) -> None:
-    report = check_detokenizer(flawed, tokenizers=BYTE_LEVEL, only=only, max_examples=5)
+    report = check_byte_level(flawed, only=only, max_examples=5)
     assert len([*report]) == len(checks(only=only, tokenizers=BYTE_LEVEL))
     assert failed_laws(report) == {*only}
     for result in report.failed:
@@ -202,7 +200,7 @@ def test_a_detokenizer_with_random_failures_fails() -> None:
             raise KeyError("once")
         return adapters.Late(tokenizer, request)
 
-    report = check_detokenizer(make, tokenizers=BYTE_LEVEL, only=["whole_decode"], max_examples=20)
+    report = check_byte_level(make, only=["whole_decode"], max_examples=20)
     (result,) = report.failed
     assert "raised KeyError: 'once'" in result.detail
     assert result.detail.splitlines()[-1].startswith(
@@ -211,9 +209,7 @@ def test_a_detokenizer_with_random_failures_fails() -> None:
 
 
 def test_a_very_long_output_is_quoted_in_part() -> None:
-    report = check_detokenizer(
-        adapters.Flooding, tokenizers=BYTE_LEVEL, only=["bug_case"], max_examples=5
-    )
+    report = check_byte_level(adapters.Flooding, only=["bug_case"], max_examples=5)
     assert "and 99,700 characters more" in str(report)
     assert max(len(result.detail) for result in report) < 5_000
     assert len(str(report)) < 10_000
@@ -221,9 +217,7 @@ def test_a_very_long_output_is_quoted_in_part() -> None:
 
 @pytest.mark.thorough
 def test_a_law_tested_only_on_empty_streams_is_skipped() -> None:
-    report = check_detokenizer(
-        adapters.StepMissing, tokenizers=BYTE_LEVEL, strict=True, max_examples=30
-    )
+    report = check_byte_level(adapters.StepMissing, strict=True, max_examples=30)
     assert report.passed == report.failed == ()
 
 
@@ -235,7 +229,7 @@ def test_a_seed_decides_everything() -> None:
 
         seen: list[Request] = []
         options: dict[str, Any] = {"only": ["prompt"], "max_examples": 20, "seed": seed}
-        check_detokenizer(make, tokenizers=BYTE_LEVEL, **options)
+        check_byte_level(make, **options)
         return seen
 
     first = requests(1)

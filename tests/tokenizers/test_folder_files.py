@@ -25,10 +25,6 @@ from streamdec.tokenizers.folder_files import (
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def large(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2**26 + 1)
@@ -40,7 +36,7 @@ BAD: dict[str, Callable[[Path], object]] = {
     "unreadable": Path.mkdir,
 }
 if hasattr(os, "mkfifo"):
-    BAD["a pipe"] = fifo
+    BAD["a pipe"] = os.mkfifo
 
 
 @pytest.mark.parametrize("problem", BAD)

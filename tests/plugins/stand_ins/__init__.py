@@ -26,11 +26,7 @@ HERE = Path(__file__).resolve().parent
 REASONING = [
     ("a", "<think>b two</think> one two", "<think>b two</think> one "),
     ("a", "one two three", "one "),
-    (
-        "a",
-        "<think>two</think>one<think>two</think> two",
-        "<think>two</think>one<think>two</think> ",
-    ),
+    ("a", "<think>two</think>a<think>two</think> two", "<think>two</think>a<think>two</think> "),
     ("a", "<think>b two three", "<think>b two three"),
     ("a<think>", "b two</think> one two", "b two</think> one "),
     ("a<think></think>", "one two three", "one "),
