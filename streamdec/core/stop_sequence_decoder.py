@@ -87,7 +87,7 @@ class StopSequenceDecoder(TokenDecoder):
 
     **Memory.** A stream takes what a DecodeStream takes, plus the jailed text. On the bytes route,
     streams with equal conditions share some kilobytes. A tokenizer keeps 4,096 sets of conditions
-    that were used more than once, at most 32 MiB. **Threads** are as for DecodeStream.
+    that were used more than once or have ids, at most 32 MiB. **Threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])

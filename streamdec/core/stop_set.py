@@ -65,7 +65,7 @@ MAX_STORED = 32_768
 MAX_TEXT = 256
 """The most code points of a stored text. Hardly a token has more."""
 MAX_TAIL = 64
-"""The most code points of a tail after which texts are stored: all tails of a stop are large."""
+"""The most code points of a tail after which texts are stored: a long stop has many long tails."""
 NOTED_EVERY = 16
 """The size of a set is noted again after so many new texts."""
 SET_SIZE, ID_SIZE = 6_700, 250

@@ -44,8 +44,8 @@ class StopSetStatistics(NamedTuple):
 class StopSets:
     """The stop sets of one table; the least recently used are dropped first.
 
-    A set without ids is kept when it is asked for again. Most sets are of one stream, and the
-    garbage collector would have to look at each that is kept.
+    A set with ids, which are slow to name, is kept at once, others when they are asked for again:
+    most are of one stream, and the garbage collector would have to look at each that is kept.
     """
 
     __slots__ = ("__weakref__", "_asked", "_last", "_lock", "_sets", "_size")

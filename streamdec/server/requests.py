@@ -330,7 +330,7 @@ def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
     for part in content:
         kind = part.get("type", "text") if isinstance(part, dict) else "text"
         if kind == "thinking":
-            thoughts += str(part.get("thinking", ""))
+            thoughts += str(part.get("thinking") or "")
         elif kind in TEXT_PARTS:
             kept.append(part)
         elif kind != "redacted_thinking":

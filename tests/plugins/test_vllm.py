@@ -163,11 +163,11 @@ def test_a_resumable_request_continues_after_a_stop(on: SimpleNamespace) -> None
         assert found.update(ids, False) == "two"
         assert found.get_next_output_text(True, True) == expected
     assert found.update(encoded("two"), False) == "two"
-    found = detokenizer(on, resumable=True)
-    for each in encoded("a🦉"):  # each in a part of its own
-        found.update([each], False)
-        text = found.get_next_output_text(True, False)
-    assert text == "a🦉"
+    for size in (1, 2, 3):
+        found = detokenizer(on, resumable=True, stop=["a\n"])
+        for part in steps(encoded("aa🦉a🦉"), size):
+            text = found.update(part, False) or found.get_next_output_text(True, False)
+        assert text == "aa🦉a🦉"
 
 
 def test_text_and_ids_of_each_delta_agree(engine: SimpleNamespace) -> None:

@@ -198,9 +198,12 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         if self._decoder is None or self._decoder.finish_reason is not None:
             return
         try:
-            if self._is_resumable and not self._decoder.pending_text.strip("\ufffd"):
-                return
-            text = self._decoder.release().text
+            pending = self._decoder.pending_text
+            text = pending.rstrip("\ufffd")
+            if not self._is_resumable or (pending and text == pending):
+                text = self._decoder.release().text
+            elif text:  # it comes before an unfinished character, which a new decoder completes
+                self._begin(*self._so_far())
         except Exception as error:
             say_once(f"the end of a text was not decoded: {type(error).__name__}", exc_info=error)
             text = self._decoder.jailed
@@ -208,6 +211,11 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
             self._new.append(text)
 
     # --- what is rare
+
+    def _so_far(self) -> tuple[list[int], int]:
+        """Return all ids, and how many more must follow before a stop."""
+        num_missing = self._params.min_tokens - len(self.token_ids)
+        return [*self._prompt, *self.token_ids], max(num_missing, 0)
 
     def _begin_or_hand_over(self, prompt: Any, min_tokens: int) -> None:
         try:
@@ -220,10 +228,7 @@ class Detokenizer(IncrementalDetokenizer):  # type: ignore[misc]
         """Continue with ``rest``; our decoder raised ``error`` at its first id."""
         if isinstance(error, FinishedError):
             # Streaming input: the request continues after a stop.
-            num_tokens = len(self.token_ids)
-            self._begin_or_hand_over(
-                [*self._prompt, *self.token_ids], max(self._params.min_tokens - num_tokens, 0)
-            )
+            self._begin_or_hand_over(*self._so_far())
             return self.update(rest, stop_terminated)
         name = type(error).__name__
         say_once(f"vLLM's own detokenizer continues with a request after a {name}", exc_info=error)
