@@ -164,7 +164,8 @@ def test_roles_are_those_of_the_model() -> None:
 
 @pytest.mark.parametrize("bad", [b"", b"\n", b"hello", b"\n\x05\n\x03abc"[:-2], b"\xff" * 100])
 def test_a_file_that_is_not_a_model_is_named(bad: bytes) -> None:
-    with pytest.raises(TokenizerLoadError, match="'SentencePiece model': not a SentencePiece"):
+    message = "'SentencePiece model': not a SentencePiece model"
+    with pytest.raises(TokenizerLoadError, match=message):
         SentencePieceTokenizer(bad)
 
 

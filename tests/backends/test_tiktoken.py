@@ -196,7 +196,11 @@ def test_one_rank_file_serves_three_encodings(end: bytes, tmp_path: Path) -> Non
         (rank_file({b"a": 0}), None, r"ranks'.*not one of whole, edit, part.*pass encoding="),
         (b"IQ== 0\nIQ== 1\n", SPEC, "line 2"),
         (rank_file({b"a": 0}), SPEC, "255 bytes have no token, such as 0x00"),
-        (rank_file(small_ranks() | {b"xx": 272}), SPEC, "272 is also the id of a special token"),
+        (
+            rank_file(small_ranks() | {b"xx": 272}),
+            SPEC,
+            "the id 272 is also the id of a special token",
+        ),
         (rank_file(), EncodingSpec("x", "("), "ranks'.*[Pp]arenthes"),
     ],
 )

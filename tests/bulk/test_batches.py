@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 from streamdec import MockTokenizer, StopConditions
 from streamdec.bulk import BulkDecoder, batches, decode_arrow
-from streamdec.errors import SourceError
+from streamdec.errors import SourceError, TokenizerLoadError
 from tests.cli.running import LIBRARY, TOKENIZER
 
 IDS = [list(LIBRARY.encode(text).ids) for text in ("It is an owl 🦉.", "", "Useful.\nUser: what")]
@@ -73,10 +74,11 @@ def test_the_schema_is_known_before_any_row() -> None:
 
 def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
     table = TABLE.append_column("finish_reason", [["length", "length", "stop"]])
-    with pytest.raises(
-        SourceError,
-        match=r"^there is a column 'finish_reason' already; .* with prefix= \(or --prefix\), such",
-    ):
+    message = (
+        r"^there is a column 'finish_reason' already; choose other names for the new columns "
+        r"with prefix= \(or --prefix\), such as 'new_'$"
+    )
+    with pytest.raises(SourceError, match=message):
         BulkDecoder(TOKENIZER, conditions=STOPS)(table)
     decoder = BulkDecoder(TOKENIZER, prefix="new_", conditions=STOPS)
     assert decoder.columns == [f"new_{name}" for name in ("text", *COLUMNS)]
@@ -86,9 +88,11 @@ def test_rollouts_whose_columns_have_our_names_are_cut_too() -> None:
 
 
 def test_a_missing_or_doubled_column_is_reported() -> None:
-    with pytest.raises(
-        SourceError, match=r"^no column 'ids'; .* are: 'id', 'token_ids', 'more'; .* column="
-    ):
+    message = (
+        "^no column 'ids'; the columns are: 'id', 'token_ids', 'more'; "
+        r"choose one with column= \(or --column\)$"
+    )
+    with pytest.raises(SourceError, match=message):
         BulkDecoder(TOKENIZER, "ids")(TABLE)
     twice = pa.Table.from_arrays([TABLE["token_ids"]] * 2, ["token_ids"] * 2)
     with pytest.raises(SourceError, match=r"^several columns are called 'token_ids'; rename the o"):
@@ -114,3 +118,10 @@ def test_something_else_than_a_table_is_reported() -> None:
 def test_bad_options_are_reported_at_once(options: dict[str, Any], told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
         BulkDecoder(**{"tokenizer": TOKENIZER, **options})
+
+
+def test_a_missing_tokenizer_is_reported_when_it_is_needed(tmp_path: Path) -> None:
+    decoder = BulkDecoder(tmp_path / "none")
+    with pytest.raises(TokenizerLoadError, match="none") as raised:
+        decoder(TABLE)
+    assert "column" not in str(raised.value)

@@ -237,7 +237,8 @@ def test_an_on_stop_that_returns_a_coroutine_raises() -> None:
     engine = PlainEngine([A, STOP])
     chunks = iter_chunks(engine, TOKENIZER, stop="STOP", on_stop=lambda: abort())
     assert [next(chunks).text, next(chunks).finish_reason] == ["a", "stop"]
-    with pytest.raises(TypeError, match=r"be plain functions.* <coroutine obj.*; use stream"):
+    message = r"must be plain functions.* <coroutine object .*; use stream"
+    with pytest.raises(TypeError, match=message):
         next(chunks)
     assert engine.closings == 1
 

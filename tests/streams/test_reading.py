@@ -217,7 +217,8 @@ async def test_a_stream_that_can_still_be_read_keeps_its_decoder() -> None:
     async for _ in kept:
         break
     await checkpoint()
-    with pytest.raises(RuntimeError, match=r"\(`await` its aclose\(\), or call its close\(\)\)"):
+    message = r"first \(`await` its aclose\(\), or call its close\(\)\)"
+    with pytest.raises(RuntimeError, match=message):
         wrap(Engine([B]), machine)
     reader = aiter(kept)
     del kept
