@@ -187,7 +187,7 @@ class StopSet:
         self._own_size = SET_SIZE + ID_SIZE * len(self.ids) + 4 * sum(map(len, definition.names))
         for each in filter(None, (self.matcher, self.labeller)):
             self._own_size += each.sections.num_bytes
-        self.num_stored = 0
+        self.num_stored: int
         """How many texts the states know."""
         self.note_growth: Callable[[StopSet], None] | None = None
         """Called when the set has grown. StopSets, which shares the set, sets it."""

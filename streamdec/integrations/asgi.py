@@ -46,8 +46,8 @@ class EventStreamResponse(Response):
         streams: what :func:`streamdec.stream` returns, one for each sample, in order.
         headers: a mapping or pairs; added to :data:`streamdec.integrations.sse.HEADERS`, which they
             replace where the names are equal.
-        keep_alive: after how many seconds without an event one is sent that clients ignore; None
-            for never.
+        keep_alive: every so many seconds, an event that clients ignore is sent if there was no
+            other; None for never.
         background: an async function, such as Starlette's BackgroundTask, which is called after
             the response, but not if a stream raised.
         status_code: the status, which is sent before the first token.
@@ -120,7 +120,7 @@ class EventStreamResponse(Response):
             limit = closing.enter_context(anyio.CancelScope())
             for stream in self._streams:
                 closing.push_async_callback(stream.aclose)  # shielded from cancellation
-            closing.callback(limit.cancel)  # then closing a stream takes 10 seconds at most
+            closing.callback(limit.cancel)  # so that closing each takes 10 seconds at most
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
@@ -215,7 +215,7 @@ class _Sending:
                     self._readers.cancel_scope.cancel()
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send an event that clients ignore, whenever nothing was sent for ``seconds``."""
+        """Look every ``seconds``; if nothing was sent since, send an event that clients ignore."""
         while True:
             num_sent = self.num_sent
             await anyio.sleep(seconds)

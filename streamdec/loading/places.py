@@ -112,7 +112,7 @@ def place_of(
 
 
 def _reasons(name: str) -> list[str]:
-    """Return why ``name`` is neither a path nor a known name; [] for a path that is new."""
+    """Return why ``name`` is neither a path nor a known name; [] if it has become a path."""
     try:
         detect_format(name)
     except TokenizerLoadError as error:

@@ -56,7 +56,7 @@ from streamdec.tokenizers._extras import library
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 
 KEEP_ALIVE = 15.0
-"""Seconds without an event after which a stream sends a comment. (nginx waits for 60.)"""
+"""Every so many seconds, a silent stream sends a comment. (nginx waits for 60.)"""
 _SMALL = 4 << 10
 """The most bytes of a body that is read in the event loop, because a thread takes longer."""
 _AT_ONCE = 2
