@@ -49,7 +49,7 @@ ENGINES = {
     "datasets": ["tests/bulk"],
     "dynamo": ["tests/integrations/dynamo"],
     "engines": [
-        "tests/docs/test_coming_from.py",
+        "tests/docs/test_engines.py",
         "tests/integrations/mlx_lm",
         "tests/integrations/transformers",
         "tests/loading/test_by_transformers.py",
@@ -65,7 +65,7 @@ ENGINES = {
     ],
     "spark": ["tests/bulk/test_tables.py"],
     "vllm": [
-        "tests/docs/test_coming_from.py",
+        "tests/docs/test_engines.py",
         "plugins/vllm/tests",
         "tests/plugins/test_vllm.py",
         "tests/plugins/test_both.py",

@@ -1,13 +1,16 @@
 """Write the figures of a report into the documentation and the README.
 
 A page has places like ``<!-- rounds -->`` with an ``<!-- end -->``. Each gets the table of its
-name; ``figures`` is the README's table, and ``setting`` the machine and the versions.
+name; ``figures`` is the README's table, and ``setting`` the machine and the versions. The README
+also has the figures of engines, which the benchmarks of the plugins measure.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from benchmarks.figures import duration, size, times
 from benchmarks.runner import Figure, Report, by_table
@@ -16,6 +19,8 @@ from benchmarks.subjects import ROOT
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results.json"
+ENGINES = ROOT / "benchmarks" / "engines.json"
+"""The figures of the plugins: copied from what their benchmarks print."""
 PLACE = re.compile(r"<!-- ([a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
 ABSENT = "–"
 README_TABLES = ("answers", "rounds", "imports")
@@ -47,21 +52,24 @@ def written(text: str, report: Report) -> str:
 
 def tables(report: Report) -> dict[str, str]:
     """Return the content of each place."""
-    found = {name: _table(figures, report) for name, figures in by_table(report.figures).items()}
+    found = {name: _table(figures) for name, figures in by_table(report.figures).items()}
     first = report.subjects[:1]
     chosen = [f for f in report.figures if f.table in README_TABLES and f.subject in first]
+    chosen += [Figure(**each) for each in json.loads(ENGINES.read_text(encoding="utf-8"))]
+    table = _table([replace(figure, subject="CPU time") for figure in chosen])
     setting = f"Measured {_setting(report)}.\n"
-    return {**found, "figures": f"{_table(chosen, report)}\n{setting}", "setting": setting}
+    return {**found, "figures": f"{table}\n{setting}", "setting": setting}
 
 
-def _table(figures: Sequence[Figure], report: Report) -> str:
-    subjects = [each for each in report.subjects if any(f.subject == each for f in figures)]
+def _table(figures: Sequence[Figure]) -> str:
+    subjects = dict.fromkeys(figure.subject for figure in figures)
+    known = {(figure.subject, figure.table, figure.row): figure for figure in figures}
     rows = dict.fromkeys((f.table, f.row, f.baseline, f.at_most) for f in figures)
     goals = any(at_most is not None for *_, at_most in rows)
     head = ["", "beside", *subjects, *(["goal, at most"] if goals else [])]
     body = []
     for table, row, baseline, at_most in rows:
-        cells = [_cell(report.get(subject, table, row)) for subject in subjects]
+        cells = [_cell(known.get((subject, table, row))) for subject in subjects]
         goal = [ABSENT if at_most is None else times(at_most)] if goals else []
         body.append([row, baseline or ABSENT, *cells, *goal])
     note = WRONG if any(figure.is_wrong for figure in figures) else ""
@@ -94,5 +102,5 @@ def _setting(report: Report) -> str:
 def as_text(report: Report) -> str:
     """Return the tables, and what was wrong, for a terminal."""
     found = by_table(report.figures).items()
-    parts = [f"\n{name}\n\n{_table(figures, report)}" for name, figures in found]
+    parts = [f"\n{name}\n\n{_table(figures)}" for name, figures in found]
     return "".join([*parts, *(f"WRONG: {failure}\n" for failure in report.failures)])

@@ -227,7 +227,7 @@ def test_vllm_finds_the_plugin_by_its_entry_point() -> None:
 def test_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     """``AsyncLLM`` needs a GPU: its outputs are those of its front half, asked as it asks it."""
     library = ZOO["byte_level_trained"]()
-    ids_code, patch_code = Page("docs/how-to/engines.md", "vLLM").of_kind("python")
+    ids_code, patch_code = Page("docs/engines/vllm.md", until="Coming from vLLM").of_kind("python")
     aborted: list[str] = []
 
     class Engine:

@@ -12,7 +12,7 @@ from tests.integrations.llama_cpp.scripted import KINDS, loaded, scripted, write
 from tests.integrations.vocabularies import ANSWER, VOCABULARIES, spelled
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/engines.md", "llama-cpp-python")
+PAGE = Page("docs/engines/llama-cpp-python.md")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ from tests.integrations.mlx_lm.scripted import (
 from tests.integrations.vocabularies import ANSWER, EOS, VOCABULARIES, spelled
 from tests.support.pages import Page
 
-PAGE = Page("docs/how-to/engines.md", "mlx-lm")
+PAGE = Page("docs/engines/mlx-lm.md")
 TEXT = "The fox 😀 über naïve 你好!"
 
 

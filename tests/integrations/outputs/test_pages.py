@@ -19,8 +19,8 @@ from tests.support.pages import Page
 TEXTS = {309: "Go", 128: " on", 115: ",", 254: "\n\nUs", 69: "er:", 221: " no"}
 TOKENIZER = MockTokenizer.from_tokens([TEXTS.get(n, "?").encode() for n in range(700)])
 SGLANG, TENSORRT_LLM, LMDEPLOY, DYNAMO = [
-    Page("docs/how-to/engines.md", heading)
-    for heading in ("SGLang", "TensorRT-LLM", "lmdeploy", "Dynamo")
+    Page(f"docs/engines/{name}")
+    for name in ("sglang.md", "tensorrt-llm.md", "lmdeploy.md", "dynamo.md")
 ]
 
 

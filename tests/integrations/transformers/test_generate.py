@@ -130,7 +130,7 @@ def test_a_prompt_may_be_embedded() -> None:
     assert texts_of(found) == ["ab"]
 
 
-PAGE = Page("docs/how-to/engines.md", "transformers")
+PAGE = Page("docs/engines/transformers.md")
 SAID = [[ANSWER], [ANSWER, "One. Two.\n\nThree."], [ANSWER]]
 
 

@@ -1,4 +1,4 @@
-"""The page for users of other detokenizers: its tables have what both sides return.
+"""The pages for users of other detokenizers: their tables have what both sides return.
 
 Each test needs the library that it compares with. The groups ``engines`` and ``vllm`` have them.
 """
@@ -25,18 +25,16 @@ from streamdec import (
 from tests.integrations.vocabularies import ANSWER, VOCABULARIES
 from tests.support.pages import Page, make_model_folder
 
-PATH = "docs/how-to/coming-from.md"
 
-
-def cells(section: str, head: str) -> dict[str, list[str]]:
-    """The table of a section: what is between the marks of code in each cell."""
-    rows = Page(PATH, section).rows(head)
+def cells(page: str, head: str) -> dict[str, list[str]]:
+    """The table of a page on an engine: what is between the marks of code in each cell."""
+    rows = Page(f"docs/engines/{page}.md").rows(head)
     return {row.replace("`", ""): [each.strip("`") for each in rest] for row, rest in rows.items()}
 
 
-def names_of(section: str) -> str:
+def names_of(engine: str) -> str:
     """The first cells of the table of names."""
-    return " ".join(Page(PATH, section).rows(section))
+    return " ".join(Page(f"docs/engines/{engine}.md").rows(engine))
 
 
 @pytest.fixture
@@ -136,7 +134,7 @@ def detokenizer(folder: Path) -> Callable[..., Any]:
 @pytest.mark.filterwarnings("default")  # of vLLM and torch, while they are imported
 def test_vllm(folder: Path, detokenizer: Callable[..., Any]) -> None:
     tokenizer = load_tokenizer(folder)
-    rows = cells("vLLM", "the same ids")
+    rows = cells("vllm", "the same ids")
 
     def ours(stop: Any = (), prompt: Iterable[int] = ()) -> StopSequenceDecoder:
         return StopSequenceDecoder(tokenizer, StopConditions(stop), prompt)
