@@ -9,6 +9,7 @@ It puts hooks on some methods: in the detokenizer process each request then has 
 from __future__ import annotations
 
 import os
+import re
 from importlib.metadata import version
 
 __all__ = [
@@ -43,7 +44,8 @@ FIELD = "ignore_stops_between"
 ``STREAMDEC_SGLANG_REASONING_MARKERS`` is set."""
 
 TRIED = ("0.5.23",)
-"""The versions of SGLang that the tests of this plugin were run with."""
+"""The versions of SGLang that the tests of this plugin were run with. Their post-releases and local
+builds (``0.5.23.post1``, ``0.5.23+cu130``) count as tried: ``patch`` compares the classes anyway."""
 
 _OFF = ("off", "0", "false", "no")
 
@@ -71,7 +73,8 @@ def register() -> None:
 
     try:
         found = version("sglang")
-        if found not in TRIED and switch not in ("on", "1", "true", "yes"):
+        is_tried = re.split(r"\.post|\+", found)[0] in TRIED
+        if not is_tried and switch not in ("on", "1", "true", "yes"):
             logger.warning(
                 "streamdec-sglang %s was tried with SGLang %s and not with %s: it does nothing. "
                 "Install a newer streamdec-sglang, or set %s=on to use it anyway.",

@@ -137,17 +137,26 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_version_that_was_tried_is_changed_once(hooks: list[str]) -> None:
+@pytest.mark.parametrize("build", ["", ".post1", ".post2+cu130", "+cu130"])
+def test_a_version_that_was_tried_is_changed_once(
+    build: str, hooks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamdec_sglang, "version", lambda _: TRIED[0] + build)
     register()
     register()
     assert hooks == [patch.TARGET, patch.REQUEST, patch.TRIM]
 
 
+@pytest.mark.parametrize("other", ["0.6.0", "0.5.23rc1", "0.5.230"])
 @pytest.mark.parametrize("switch", ["", "on"])
 def test_another_version_is_changed_only_on_request(
-    switch: str, hooks: list[str], monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+    switch: str,
+    other: str,
+    hooks: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    said: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(streamdec_sglang, "version", lambda _: "0.6.0")
+    monkeypatch.setattr(streamdec_sglang, "version", lambda _: other)
     monkeypatch.setenv(SWITCH, switch)
     register()
     assert hooks == ([patch.TARGET, patch.REQUEST, patch.TRIM] if switch else [])
