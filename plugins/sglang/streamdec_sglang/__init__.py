@@ -45,7 +45,7 @@ FIELD = "ignore_stops_between"
 
 TRIED = ("0.5.23",)
 """The versions of SGLang that the tests of this plugin were run with. Their post-releases and local
-builds (``0.5.23.post1``, ``0.5.23+cu130``) count as tried: ``patch`` compares the classes anyway."""
+builds (``0.5.23.post1``, ``0.5.23+cu130``) count as tried: ``patch`` compares the classes."""
 
 _OFF = ("off", "0", "false", "no")
 
