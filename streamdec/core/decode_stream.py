@@ -167,7 +167,7 @@ class DecodeStream(TokenDecoder):
         ``byte_fallback="exact"``. Raises ValueError on the windowed route.
         """
         table = self._bytes_table("flush_bytes()")
-        data = b"" if self.finished else table.rule.flush(self._row.state[0])
+        data = b"" if self.finished else table.rule.release(self._row.state[0])[0]
         self.flush()
         return data
 

@@ -145,7 +145,7 @@ class _Replaying:
                     self._wait()
                 index += 1
         if decided_by is not None:
-            self._give(rule.flush(self._state), 0, index, decided_by, final=True)
+            self._give(rule.release(self._state)[0], 0, index, decided_by, final=True)
         return self._result(index)
 
     def _alone(self) -> str | None:
@@ -153,7 +153,7 @@ class _Replaying:
         if self._rule.has_spans:
             return None
         held = bytes(byte for byte, _ in self._tail)
-        return self._table.final(held + self._rule.flush(self._state))
+        return self._table.final(held + self._rule.release(self._state)[0])
 
     def _wait(self) -> None:
         while len(self._waiting) > self._rule.waiting(self._state):

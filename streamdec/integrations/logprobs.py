@@ -355,7 +355,7 @@ class _Bytes:
 
     def flush(self) -> None:
         """Add the bytes that the end of the text gives."""
-        self._share(self._rule.flush(self._state))
+        self._share(self._rule.release(self._state)[0])
 
     def _share(self, data: bytes) -> None:
         """Add ``data`` to the waiting tokens in equal parts; the first may get less."""

@@ -106,10 +106,6 @@ class TokenRule(ABC):
     def advance(self, state: State, element: Element) -> tuple[bytes, State]:
         """Return the bytes that a contributing token outputs, and the state after it."""
 
-    def flush(self, state: State) -> bytes:
-        """Return the bytes that are output because nothing follows."""
-        return self.release(state)[0]
-
     def release(self, state: State) -> tuple[bytes, State]:
         """Return the bytes that are output if nothing follows, and the state without them."""
         return b"", state
@@ -143,7 +139,7 @@ class TokenRule(ABC):
         return self.advance(self.idle, element)[0]
 
     def synchronises(self, element: Element) -> bool:
-        """Whether the state after ``element`` does not depend on what came before it."""
+        """Whether nothing before ``element`` decides the state or the bytes after it."""
         return True
 
     # --- a prompt
@@ -151,17 +147,18 @@ class TokenRule(ABC):
     def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
         """Return the state after a prompt and the unfinished character that it ends in.
 
-        Looks back only to the last token that settles the state.
+        Looks back only to the last token that settles both.
         """
         elements: list[Element] = []
         for element in self.contributions(reversed(token_ids)):
             elements.append(element)
             if self.synchronises(element):
                 break
-        state = self.start
+        state, parts = self.start, []
         for element in reversed(elements):
-            _, state = self.advance(state, element)
-        return self.settle(state)[1], b""
+            data, state = self.advance(state, element)
+            parts.append(data)
+        return self.settle(state)[1], utf8.decode(b"".join(parts), self.errors)[1]
 
     def contributions(self, token_ids: Iterable[SupportsIndex]) -> Iterator[Element]:
         """Yield the elements of those tokens that contribute one."""
@@ -208,11 +205,5 @@ class FixedBytes(TokenRule):
     def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
         return element, state
 
-    def prime(self, token_ids: Sequence[SupportsIndex]) -> tuple[State, bytes]:
-        """Look at the last three bytes, which decide an unfinished character."""
-        tail = b""
-        for element in self.contributions(reversed(token_ids)):
-            tail = element + tail
-            if len(tail) >= 3:
-                break
-        return None, utf8.decode(tail, self.errors)[1]
+    def synchronises(self, element: bytes) -> bool:
+        return any(byte & 0xC0 != 0x80 for byte in element)  # all others continue a character
