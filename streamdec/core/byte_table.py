@@ -40,7 +40,8 @@ class ByteTable(Table):
         if element is None:  # a skipped token
             return "", state
         rule_state, pending, tails = state
-        data, rule_state = self.rule.advance(rule_state, element)
+        late, own, rule_state = self.rule.advance(rule_state, element)
+        data = late + own
         if not pending and data.isascii():
             text, rest = data.decode(), b""
         else:
@@ -84,8 +85,8 @@ class ByteTable(Table):
             state, data = rule.prime(token_ids[:start])
             parts = [data]
             for element in rule.contributions(token_ids[start:]):
-                more, state = rule.advance(state, element)
-                parts.append(more)
+                *more, state = rule.advance(state, element)
+                parts += more
             if rule.settle(state)[0]:  # an open run of complete characters: all text is decided
                 return self.replacers.start
             text, _ = utf8.decode(b"".join(parts), rule.errors)

@@ -131,7 +131,7 @@ class _Replaying:
         for entry in since:
             if entry is RELEASE:
                 data, self._state = rule.release(self._state)
-                self._give(data, 0, index, index - 1, final=True)
+                self._give(data, b"", index, index - 1, final=True)
                 self._wait()
             elif entry < 0:
                 index -= entry
@@ -139,13 +139,13 @@ class _Replaying:
                 element = self._table.element(entry)
                 if element is not None:
                     alone = self._alone()
-                    data, self._state = rule.advance(self._state, element)
-                    self._give(data, rule.own(element, data), index, index, alone=alone)
+                    late, own, self._state = rule.advance(self._state, element)
+                    self._give(late, own, index, index, alone=alone)
                     self._waiting.append(index)
                     self._wait()
                 index += 1
         if decided_by is not None:
-            self._give(rule.release(self._state)[0], 0, index, decided_by, final=True)
+            self._give(rule.release(self._state)[0], b"", index, decided_by, final=True)
         return self._result(index)
 
     def _alone(self) -> str | None:
@@ -161,19 +161,19 @@ class _Replaying:
 
     def _give(
         self,
-        data: bytes,
-        own: int,
+        late: bytes,
+        own: bytes,
         index: int,
         decided: int,
         *,
         alone: str | None = None,
         final: bool = False,
     ) -> None:
-        """Read ``data``, of which the last ``own`` bytes are of token ``index``.
+        """Read ``late``, which is of the waiting tokens, and ``own``, of token ``index``.
 
         ``alone`` is the text that would have come without this token, if it matters.
         """
-        waiting, carried = self._waiting, len(data) - own
+        waiting, carried, data = self._waiting, len(late), late + own
         is_known = self._rule.has_spans or not waiting
         is_own = is_known and not (carried or self._tail or self._table.replacers.rules)
         if is_own and data.isascii():
@@ -187,7 +187,7 @@ class _Replaying:
             part = -(-carried // max(len(waiting), 1))
             before = waiting or (index,)
             owners = [each for each in before for _ in range(part)][-carried:] if carried else []
-            owners += [index] * own
+            owners += [index] * len(own)
         tail = self._tail
         tail += zip(data, owners, strict=True)
         data = bytes(byte for byte, _ in tail)

@@ -338,20 +338,15 @@ class _Bytes:
         element = self._table.element(token.logprob.token_id)
         if element is None:
             return
-        data, self._state = self._rule.advance(self._state, element)
-        carried = len(data) - self._rule.own(element, data) if self._waiting else 0
-        token.data = data[carried:]
-        self._share(data[:carried])
+        late, token.data, self._state = self._rule.advance(self._state, element)
+        self._share(late)
         self._waiting.append(token)
         del self._waiting[: len(self._waiting) - self._rule.waiting(self._state)]
 
     def alternative(self, token_id: int) -> bytes:
         """Return the bytes of its own that ``token_id`` would give now."""
         element = self._table.element(token_id)
-        if element is None:
-            return b""
-        data, _ = self._rule.advance(self._state, element)
-        return data[len(data) - self._rule.own(element, data) :]
+        return b"" if element is None else self._rule.advance(self._state, element)[1]
 
     def flush(self) -> None:
         """Add the bytes that the end of the text gives."""

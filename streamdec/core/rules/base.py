@@ -103,8 +103,11 @@ class TokenRule(ABC):
         self.prepare: Prepare = prepare
 
     @abstractmethod
-    def advance(self, state: State, element: Element) -> tuple[bytes, State]:
-        """Return the bytes that a contributing token outputs, and the state after it."""
+    def advance(self, state: State, element: Element) -> tuple[bytes, bytes, State]:
+        """Return what a contributing token outputs, and the state after it.
+
+        First the bytes of the tokens that wait, then its own bytes.
+        """
 
     def release(self, state: State) -> tuple[bytes, State]:
         """Return the bytes that are output if nothing follows, and the state without them."""
@@ -130,13 +133,9 @@ class TokenRule(ABC):
 
     # --- what may be asked of an element
 
-    def own(self, element: Element, data: bytes) -> int:
-        """Return how many of the last bytes of ``advance`` are not of waiting tokens."""
-        return len(data)
-
     def inside(self, element: Element) -> bytes:
         """Return the bytes of a token that has other tokens before and after it."""
-        return self.advance(self.idle, element)[0]
+        return self.advance(self.idle, element)[1]
 
     def synchronises(self, element: Element) -> bool:
         """Whether nothing before ``element`` decides the state or the bytes after it."""
@@ -156,8 +155,8 @@ class TokenRule(ABC):
                 break
         state, parts = self.start, []
         for element in reversed(elements):
-            data, state = self.advance(state, element)
-            parts.append(data)
+            *data, state = self.advance(state, element)
+            parts += data
         return self.settle(state)[1], utf8.decode(b"".join(parts), self.errors)[1]
 
     def contributions(self, token_ids: Iterable[SupportsIndex]) -> Iterator[Element]:
@@ -202,8 +201,8 @@ class FixedBytes(TokenRule):
         super().__init__(prepare)
         self.errors = errors
 
-    def advance(self, state: State, element: bytes) -> tuple[bytes, State]:
-        return element, state
+    def advance(self, state: State, element: bytes) -> tuple[bytes, bytes, State]:
+        return b"", element, state
 
     def synchronises(self, element: bytes) -> bool:
         return any(byte & 0xC0 != 0x80 for byte in element)  # all others continue a character

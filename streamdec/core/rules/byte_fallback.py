@@ -70,18 +70,18 @@ def _unfinished(run: bytes) -> bytes:
 class ExactRuns(_Runs):
     """A run is withheld until it closes; each byte of a broken one gives one U+FFFD."""
 
-    def advance(self, state: Run, element: int | bytes) -> tuple[bytes, Run]:
+    def advance(self, state: Run, element: int | bytes) -> tuple[bytes, bytes, Run]:
         if not isinstance(element, int):
-            return self.release(state)[0] + element, None
+            return self.release(state)[0], element, None
         if state == BROKEN:
-            return REPLACEMENT_BYTES, BROKEN
+            return b"", REPLACEMENT_BYTES, BROKEN
         run = self.held(state)
         data = _unfinished(run) + bytes([element])
         text, _ = utf8.decode(data, utf8.PER_BYTE)
         # A good character encodes to the bytes it came from; so does U+FFFD if it was spelled out.
         if text and text.encode() != data:
-            return REPLACEMENT_BYTES * (len(run) + 1), BROKEN
-        return b"", run + bytes([element])
+            return REPLACEMENT_BYTES * len(run), REPLACEMENT_BYTES, BROKEN
+        return b"", b"", run + bytes([element])
 
     def release(self, state: Run) -> tuple[bytes, Run]:
         run = self.held(state)
@@ -95,9 +95,6 @@ class ExactRuns(_Runs):
     def held(self, state: Run) -> bytes:
         return state if isinstance(state, bytes) else b""
 
-    def own(self, element: int | bytes, data: bytes) -> int:
-        return min(len(data), 3) if isinstance(element, int) else len(element)
-
     def fits(self, state: Any) -> bool:
         if not isinstance(state, bytes):
             return state is None or state == BROKEN
@@ -108,9 +105,9 @@ class ExactRuns(_Runs):
 class EagerRuns(TokenRule):
     """Byte fallback, decoded byte by byte. State: the unfinished character, or None."""
 
-    def advance(self, state: bytes | None, element: int) -> tuple[bytes, bytes | None]:
+    def advance(self, state: bytes | None, element: int) -> tuple[bytes, bytes, bytes | None]:
         text, rest = utf8.decode((state or b"") + bytes([element]), utf8.PER_BYTE)
-        return text.encode(), rest or None
+        return b"", text.encode(), rest or None
 
     def release(self, state: bytes | None) -> tuple[bytes, None]:
         return utf8.flush(state or b"", utf8.PER_BYTE).encode(), None
@@ -145,14 +142,14 @@ class RunsThenSpaces(_Runs):
 
     def advance(
         self, state: tuple[int, Run], element: int | bytes
-    ) -> tuple[bytes, tuple[int, Run]]:
+    ) -> tuple[bytes, bytes, tuple[int, Run]]:
         came, run = state
         if isinstance(element, int):
             came = came or self.FIRST_RUN
-            data, run = self._runs.advance(run, element)
-            return self._spaced(data, came), (came, run)
+            late, own, run = self._runs.advance(run, element)
+            return b"", self._spaced(late + own, came), (came, run)
         closed, (came, _) = self.release(state)
-        return closed + self._spaced(element, came), (self.MORE, None)
+        return closed, self._spaced(element, came), (self.MORE, None)
 
     def release(self, state: tuple[int, Run]) -> tuple[bytes, tuple[int, Run]]:
         came, run = state

@@ -27,8 +27,8 @@ class FirstThenLater(TokenRule):
     idle = True
     replacement: Forms = (REPLACEMENT_BYTES, REPLACEMENT_BYTES)
 
-    def advance(self, state: bool, element: Forms) -> tuple[bytes, bool]:
-        return element[state], True
+    def advance(self, state: bool, element: Forms) -> tuple[bytes, bytes, bool]:
+        return b"", element[state], True
 
     def fits(self, state: State) -> bool:
         return isinstance(state, bool)
@@ -87,9 +87,8 @@ class WordSuffix(TokenRule):
     idle: State = (" ", "")
     replacement: Suffixed = (REPLACEMENT_BYTES, ("", ""))
 
-    def advance(self, state: OpenEnd, element: Suffixed) -> tuple[bytes, OpenEnd]:
-        common, open_end = element
-        return state[0].encode() + common, open_end
+    def advance(self, state: OpenEnd, element: Suffixed) -> tuple[bytes, bytes, OpenEnd]:
+        return state[0].encode(), *element
 
     def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
         # A space that is owed is not output: it comes with the next token, if one follows.
@@ -98,9 +97,6 @@ class WordSuffix(TokenRule):
 
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
-
-    def own(self, element: Suffixed, data: bytes) -> int:
-        return len(element[0])
 
     def inside(self, element: Suffixed) -> bytes:
         return element[0] + element[1][0].encode()
@@ -136,13 +132,13 @@ class Collapse(TokenRule):
 
     def advance(
         self, state: tuple[str | None, bool], element: Repeatable
-    ) -> tuple[bytes, tuple[str | None, bool]]:
+    ) -> tuple[bytes, bytes, tuple[str | None, bool]]:
         before, came = state
         piece, first, later = element
         if piece is not None and piece == before:
-            return b"", state
+            return b"", b"", state
         # A token that is empty by now is not the first; one that only Metaspace empties is.
-        return (later if came else first), (piece, came or bool(later))
+        return b"", (later if came else first), (piece, came or bool(later))
 
     def synchronises(self, element: Repeatable) -> bool:
         return bool(element[2])
@@ -195,8 +191,11 @@ class LeadingStrip(TokenRule):
             return b"", (inner, left, data)
         return data, (inner, 0, b"")
 
-    def advance(self, state: Stripping, element: Element) -> tuple[bytes, Stripping]:
-        return self._stripped(state, *self._inner.advance(state[0], element))
+    def advance(self, state: Stripping, element: Element) -> tuple[bytes, bytes, Stripping]:
+        late, own, inner = self._inner.advance(state[0], element)
+        data, after = self._stripped(state, late + own, inner)
+        start = max(len(data) - len(own), 0)
+        return data[:start], data[start:], after
 
     def settle(self, state: Stripping) -> tuple[bytes, Stripping]:
         return self._stripped(state, *self._inner.settle(state[0]))
@@ -212,9 +211,6 @@ class LeadingStrip(TokenRule):
     def waiting(self, state: Stripping) -> int:
         return self._inner.waiting(state[0])
 
-    def own(self, element: Element, data: bytes) -> int:
-        return min(len(data), self._inner.own(element, data))
-
     def fits(self, state: State) -> bool:
         match state:
             case (inner, int(left), bytes(begun)):
@@ -227,7 +223,7 @@ class LeadingStrip(TokenRule):
         """Read the front of a prompt for what may still be removed, and its end."""
         state = self.start
         for element in self.contributions(token_ids):
-            _, state = self.advance(state, element)
+            *_, state = self.advance(state, element)
             if state[1] == 0:
                 inner, tail = self._inner.prime(token_ids)
                 return (inner, 0, b""), tail
