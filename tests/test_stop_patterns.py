@@ -26,6 +26,7 @@ from streamdec import (
     StopSequenceDecoder,
 )
 from streamdec.core.patterns.compile import read_patterns
+from streamdec.protocols import BPESuffix
 from tests import stop_laws as laws
 from tests import strategies
 from tests.stop_model import Conditions, Model, Situation
@@ -266,3 +267,13 @@ def test_each_place_where_the_gate_opened_is_a_beginning(
     chunks = decoder.step_batch(ids)
     assert "".join(chunk.text for chunk in chunks) == text
     assert decoder.finished == (text[-1:] != "a")
+
+
+def test_a_release_is_no_beginning() -> None:
+    """The space that a token before it owes is in no stop, and the text does not begin after it."""
+    tokenizer = MockTokenizer.from_tokens([b"x</w>", b"a</w>"], (), BPESuffix("</w>"))
+    for pattern in ("^a", "(?<=^)a", "(?<!x )a"):
+        decoder = StopSequenceDecoder(tokenizer, stop_regex=pattern)
+        chunks = [decoder.step(0), decoder.release(), decoder.step(1), decoder.flush()]
+        assert "".join(chunk.text for chunk in chunks) == "x a"
+        assert decoder.match is None

@@ -128,11 +128,11 @@ class PatternStops:
         return PatternTail(context, whole[cut:], strings, tuple(states)), None
 
     def skip(self, tail: PatternTail, text: str) -> PatternTail:
-        """See StopStrings. ``^`` holds at the end of ``text``, and no longer before it."""
+        """See StopStrings. A place of ``^`` before ``text`` moves to its end."""
         context = self._after(tail.context, tail.text)
-        if context.entries[-1:] == ("",):
-            context = self._read(context.entries[:-1])
-        return _clean(self._placed(self._after(context, text)))
+        if context.entries[-1:] != ("",):
+            return _clean(self._after(context, text))
+        return _clean(self._placed(self._after(self._read(context.entries[:-1]), text)))
 
     def close(self, tail: PatternTail) -> PatternTail:
         """See StopStrings. ``^`` holds here, besides earlier places, until text is skipped."""
