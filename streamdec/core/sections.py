@@ -169,7 +169,7 @@ class Matcher:
 
     def restart(self, seen: Seen) -> Seen:
         """Return what is remembered after a release: no stop or marker spans it."""
-        return Seen(self.stops.restart(seen.tail), seen.section)
+        return Seen(self.stops.skip(seen.tail, ""), seen.section)
 
     def context(self, seen: Seen) -> tuple[str, ...]:
         """Return the letters so far that matter to later stops."""

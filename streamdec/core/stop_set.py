@@ -304,7 +304,7 @@ class StopSet:
             shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
             return Chunk(shown, "stop", hit.stop), None, hit
         if release:
-            tail, jailed = stops.restart(tail), ""
+            tail, jailed = stops.skip(tail, ""), ""
         elif tail == before and state.is_settled:  # as most texts do
             return None, state, None
         else:

@@ -155,15 +155,11 @@ class StopStrings:
         return ""
 
     def skip(self, tail: str, text: str) -> str:
-        """Return the tail after ``text``, no part of which can be in a stop."""
+        """Return the tail after ``text``, which is in no stop; "" for a release."""
         return ""
 
     def close(self, tail: str) -> str:
         """Return the tail where stops go off, because a section opens."""
-        return ""
-
-    def restart(self, tail: str) -> str:
-        """Return the tail after a release, which no later stop can span."""
         return ""
 
     def jailed(self, tail: str) -> str:

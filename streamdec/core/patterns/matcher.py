@@ -143,9 +143,6 @@ class PatternStops:
             return context
         return self._read((*context.entries, "")[-self._most :])
 
-    def restart(self, tail: PatternTail) -> PatternTail:
-        return _clean(self._after(tail.context, tail.text))
-
     def jailed(self, tail: PatternTail) -> str:
         size = len(self._strings.jailed(tail.strings))
         if not self._visible:
