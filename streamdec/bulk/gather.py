@@ -41,8 +41,8 @@ class Gather:
         self._size: int = tokenizer.vocab_size
         # A token without text ends a run of byte tokens: the bytes around it are no character.
         empty = INVALID if isinstance(tokenizer.rules.rule, ByteFallback) else b""
-        elements = [*map(table.element, range(self._size)), None]  # the last for all unknown ids
-        data = [b"" if each is None else each or empty for each in elements]
+        known = map(table.rule.elements.__getitem__, range(self._size))
+        data = [b"" if each is None else each or empty for each in (*known, None)]  # None: unknown
         self._bytes = pa.array(data, pa.large_binary())
         is_unknown = [not table.knows(token_id) for token_id in range(self._size)]
         self._is_unknown = pa.array([*is_unknown, True])

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
-from streamdec.core.rules.base import Element, TokenRule
+from streamdec.core.rules.base import TokenRule
 from streamdec.core.table import State, Table, Traits
 
 
@@ -30,10 +30,6 @@ class ByteTable(Table):
         super().__init__(options, (rule.idle, b"", replacers.start))
 
     # --- one token
-
-    def element(self, token_id: int) -> Element:
-        """Return what ``token_id`` contributes; None if nothing."""
-        return self.rule.elements[token_id]
 
     def step(self, state: State, token_id: int) -> tuple[str, State]:
         element = self.rule.elements[token_id]

@@ -148,7 +148,7 @@ class DecodeStream(TokenDecoder):
         """
         table, state = self._bytes_table("step_bytes()"), self._row.state
         self.step(token_id)
-        element = table.element(token_id.__index__())
+        element = table.rule.elements[token_id.__index__()]
         return b"" if element is None else b"".join(table.rule.advance(state[0], element)[:2])
 
     def flush_bytes(self) -> bytes:

@@ -136,7 +136,7 @@ class _Replaying:
             elif entry < 0:
                 index -= entry
             else:
-                element = self._table.element(entry)
+                element = rule.elements[entry]
                 if element is not None:
                     alone = self._alone()
                     late, own, self._state = rule.advance(self._state, element)

@@ -326,7 +326,6 @@ class _Bytes:
     """Add to each token the bytes that the rule of the tokenizer's table gives."""
 
     def __init__(self, table: ByteTable, prompt: Sequence[SupportsIndex]) -> None:
-        self._table = table
         self._rule: TokenRule = table.rule
         self._state = table.prime(prompt)[0]
         # Tokens with bytes that the rule has not output; those of the prompt have no place.
@@ -335,7 +334,7 @@ class _Bytes:
 
     def step(self, token: _Token) -> None:
         """Add the bytes that ``token`` completes to the tokens that gave them."""
-        element = self._table.element(token.logprob.token_id)
+        element = self._rule.elements[token.logprob.token_id]
         if element is None:
             return
         late, token.data, self._state = self._rule.advance(self._state, element)
@@ -345,7 +344,7 @@ class _Bytes:
 
     def alternative(self, token_id: int) -> bytes:
         """Return the bytes of its own that ``token_id`` would give now."""
-        element = self._table.element(token_id)
+        element = self._rule.elements[token_id]
         return b"" if element is None else self._rule.advance(self._state, element)[1]
 
     def flush(self) -> None:

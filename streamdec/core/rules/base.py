@@ -47,7 +47,7 @@ from streamdec.protocols import TableDecoder
 State = Any
 """What a rule remembers: None, a bool, an int, a str, bytes, or a tuple of these."""
 Element = Any
-"""What a rule makes of a piece."""
+"""What a rule makes of a piece; an int is a byte of a run."""
 Prepare = Callable[[Any], Element]
 """Turns a piece into its element."""
 
@@ -135,11 +135,11 @@ class TokenRule(ABC):
 
     def inside(self, element: Element) -> bytes:
         """Return the bytes of a token that has other tokens before and after it."""
-        return self.advance(self.idle, element)[1]
+        return bytes([element]) if isinstance(element, int) else self.advance(self.idle, element)[1]
 
     def synchronises(self, element: Element) -> bool:
         """Whether nothing before ``element`` decides the state or the bytes after it."""
-        return True
+        return not isinstance(element, int)
 
     # --- a prompt
 

@@ -52,22 +52,12 @@ Run = bytes | str | None
 BROKEN = "broken"
 
 
-class _Runs(TokenRule):
-    """A rule whose elements are bytes of runs (ints) and texts."""
-
-    def inside(self, element: int | bytes) -> bytes:
-        return bytes([element]) if isinstance(element, int) else super().inside(element)
-
-    def synchronises(self, element: int | bytes) -> bool:
-        return not isinstance(element, int)
-
-
 def _unfinished(run: bytes) -> bytes:
     """Return the unfinished character at the end of ``run``."""
     return utf8.decode(run[-3:], utf8.PER_BYTE)[1]
 
 
-class ExactRuns(_Runs):
+class ExactRuns(TokenRule):
     """A run is withheld until it closes; each byte of a broken one gives one U+FFFD."""
 
     def advance(self, state: Run, element: int | bytes) -> tuple[bytes, bytes, Run]:
@@ -121,7 +111,7 @@ class EagerRuns(TokenRule):
         return state is None
 
 
-class RunsThenSpaces(_Runs):
+class RunsThenSpaces(TokenRule):
     """Byte fallback whose runs and texts go through Metaspace one by one (ChatGLM3).
 
     State: what came (nothing, a first run that is still open, or more), and the state of ``runs``.
