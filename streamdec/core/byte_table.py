@@ -15,7 +15,7 @@ from streamdec.core import utf8
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers
 from streamdec.core.rules.base import TokenRule
-from streamdec.core.table import State, Table, Traits
+from streamdec.core.table import State, Table
 
 
 class ByteTable(Table):
@@ -95,12 +95,12 @@ class ByteTable(Table):
 
     # --- what may be asked of a state
 
-    def traits(self, state: State) -> Traits:
+    def traits(self, state: State) -> tuple[bool, bool, bool]:
         rule_state, pending, tails = state
         holds = bool(pending) or any(tails) or self.rule.held(rule_state) != b""
         waits = holds or self.rule.waiting(rule_state) > 0
         # Where the token of each byte is known, a token with text leaves no open run behind it.
-        return Traits(holds, waits, is_fresh=self.has_spans or not holds)
+        return holds, waits, self.has_spans or not holds
 
     def held(self, state: State) -> bytes:
         rule_state, pending, tails = state

@@ -256,7 +256,7 @@ def _replay_window(
             index += 1
     if decided_by is not None:
         give(table.flush(state), state.age, decided_by)
-    held = index - state.age if table.traits(state).holds else index
+    held = index - state.age if table.row(state).holds else index
     return Replay(cells, held, held, state)
 
 

@@ -49,7 +49,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Literal, NamedTuple, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Final, Literal, SupportsIndex, TypeAlias
 
 from streamdec.chunks import NOTHING, Chunk, chunk_of
 from streamdec.core.counting import TOKEN, tally_of
@@ -72,8 +72,13 @@ Transition: TypeAlias = "tuple[Chunk, int, int, Row]"
 """The chunk, the mask, the tally, and the next row."""
 
 
-class Traits(NamedTuple):
-    """What a stream must know of a state."""
+class Row(dict[int, Transition]):
+    """The traits of a state, and its transitions by token id, made on first use.
+
+    The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
+    """
+
+    __slots__ = ("holds", "is_fresh", "state", "table", "waits")
 
     holds: bool
     """Whether bytes or text are held."""
@@ -82,15 +87,6 @@ class Traits(NamedTuple):
     is_fresh: bool
     """Whether only the last token still waits, given that it had text. Held bytes count only if
     they are the beginning of one character."""
-
-
-class Row(dict[int, Transition]):
-    """The Traits of a state, and its transitions by token id, made on first use.
-
-    The look-up raises only on the windowed route: RewriteError, and what ``decode`` raises.
-    """
-
-    __slots__ = ("holds", "is_fresh", "state", "table", "waits")
 
     def __init__(self, table: Table, state: State) -> None:
         super().__init__()
@@ -105,17 +101,12 @@ class Row(dict[int, Transition]):
         return self.table.learn(self, token_id)
 
 
-class _EndedRow(Row):
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        dict.__init__(self)
-
-    def __missing__(self, token_id: int) -> Transition:
+class _Ended(dict[int, Any]):
+    def __missing__(self, token_id: int) -> Any:
         return NOTHING, MOVES | UNKNOWN | NAMED, 0, self
 
 
-ENDED: Final = _EndedRow()
+ENDED: Final[Any] = _Ended()
 """The row of a stream that has ended: each id is examined."""
 
 
@@ -244,8 +235,8 @@ class Table(ABC):
         """Return the text of what is held, and the state in which the stream continues."""
 
     @abstractmethod
-    def traits(self, state: State) -> Traits:
-        """Return what a stream must know of ``state``."""
+    def traits(self, state: State) -> tuple[bool, bool, bool]:
+        """Return what a Row has of ``state``: whether it holds, waits and is fresh."""
 
     @abstractmethod
     def held(self, state: State) -> bytes:

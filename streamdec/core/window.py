@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from streamdec.core.decode_options import Options
 from streamdec.core.replacers import Replacers, replacers_of
-from streamdec.core.table import Table, Traits
+from streamdec.core.table import Table
 from streamdec.core.token_ids import MAX_TOKEN_ID, check_token_id
 from streamdec.core.utf8 import REPLACEMENT
 from streamdec.errors import RewriteError, TokenizerLibraryError
@@ -216,9 +216,6 @@ class WindowTable(Table):
         once = [token_id for token_id in dict.fromkeys(prompt) if token_id in silent]
         return (*once, *kept)[-HALF:]
 
-    def flush(self, state: WindowState) -> str:
-        return self.replacers.flush(state.tails, _appended(state.given, self._decode(state.ids)))
-
     def release(self, state: WindowState) -> tuple[str, WindowState]:
         text, start = self._decode(state.ids), self.replacers.start
         new = self.replacers.flush(state.tails, _appended(state.given, text))
@@ -228,9 +225,9 @@ class WindowTable(Table):
 
     # --- what may be asked of a state
 
-    def traits(self, state: WindowState) -> Traits:
+    def traits(self, state: WindowState) -> tuple[bool, bool, bool]:
         # ``decode`` does not show what may still come; ``age`` says since when text waits.
-        return Traits(bool(state.pending) or any(state.tails), waits=True, is_fresh=True)
+        return bool(state.pending) or any(state.tails), True, True
 
     def held(self, state: WindowState) -> bytes:
         """Return what ``flush`` would give, as UTF-8; b"" if it raises an error."""
