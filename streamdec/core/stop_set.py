@@ -41,7 +41,7 @@ from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
 from streamdec.core.conditions import Definition, StopConditions
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
-from streamdec.core.patterns.matcher import PatternStops, matcher_of
+from streamdec.core.patterns.matcher import PatternStops
 from streamdec.core.sections import (
     NO_SECTIONS,
     OUTSIDE,
@@ -154,10 +154,12 @@ class StopSet:
         patterns = read_patterns(regexes, conditions.max_match_length) if regexes else ()
         gate, labels = conditions.ignore_stops_between, definition.pairs
         gates = Sections(gate, skipped) if gate else NO_SECTIONS
-        stops = matcher_of(hidden, visible, patterns, shown=shown)
-        self.patterns: PatternStops | None = stops if isinstance(stops, PatternStops) else None
+        strings = StopStrings(hidden, visible)
+        self.patterns: PatternStops | None = None
         """Finds stops, if some of them are patterns."""
-        self.matcher: Matcher = Matcher(stops, gates, gated=True)
+        if patterns:
+            self.patterns = PatternStops(strings, patterns, visible=shown)
+        self.matcher: Matcher = Matcher(self.patterns or strings, gates, gated=True)
         """Finds stops, and where they are off."""
         self.labeller: Matcher | None = None
         """Finds the sections of ``definition``."""

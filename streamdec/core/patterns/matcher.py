@@ -9,8 +9,9 @@ states. To have few contexts, it is the shortest one that gives these states, an
 replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 
 >>> from streamdec.core.patterns.compile import read_patterns
->>> from streamdec.core.patterns.matcher import matcher_of
->>> matcher = matcher_of((), (), read_patterns([r"\bstop\d"], None))
+>>> from streamdec.core.patterns.matcher import PatternStops
+>>> from streamdec.core.strings import StopStrings
+>>> matcher = PatternStops(StopStrings(()), read_patterns([r"\bstop\d"], None))
 >>> tail, hit = matcher.step(matcher.start, "Don't stay")
 >>> matcher.context(tail), matcher.text(tail)       # "0" stands for all letters of words
 (('0',), '')
@@ -18,7 +19,7 @@ replaced by the first of ``SAMPLES`` that no pattern can tell from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -67,7 +68,7 @@ class PatternStops:
     """
 
     def __init__(
-        self, strings: StopStrings, patterns: Sequence[StopPattern], visible: bool
+        self, strings: StopStrings, patterns: Sequence[StopPattern], *, visible: bool = False
     ) -> None:
         self._strings = strings
         self._patterns = patterns
@@ -222,15 +223,3 @@ def _rank(hit: Hit) -> tuple[int, int, bool]:
 
 
 StopMatcher: TypeAlias = StopStrings | PatternStops
-
-
-def matcher_of(
-    hidden: Iterable[str],
-    visible: Iterable[str] = (),
-    patterns: Sequence[StopPattern] = (),
-    *,
-    shown: bool = False,
-) -> StopMatcher:
-    """Return a matcher of stop strings and of patterns, hidden unless ``shown``."""
-    strings = StopStrings(hidden, visible)
-    return PatternStops(strings, patterns, shown) if patterns else strings

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from streamdec.core.patterns import automaton, matcher
 from streamdec.core.patterns.compile import read_pattern, read_patterns
-from streamdec.core.patterns.matcher import PatternStops, PatternTail, matcher_of
+from streamdec.core.patterns.matcher import PatternStops, PatternTail
+from streamdec.core.strings import StopStrings
 from tests.support.caches import traced
 from tests.test_stop_patterns import ENDLESS, MOST, REPEATS, patterns
 
@@ -24,9 +25,7 @@ MORE = settings(max_examples=4 * settings().max_examples)
 def stops_of(
     *sources: str, most: int | None = MOST, hidden: Sequence[str] = (), shown: bool = False
 ) -> PatternStops:
-    found = matcher_of(hidden, (), read_patterns(sources, most), shown=shown)
-    assert isinstance(found, PatternStops)
-    return found
+    return PatternStops(StopStrings(hidden), read_patterns(sources, most), visible=shown)
 
 
 SIGNS = "sSſßkK\u212aiIİıµμ_é1²٣ \n-🦉"
@@ -302,7 +301,7 @@ def test_threads_share_a_matcher_whose_states_come_and_go(
     patterns = read_patterns([r"(?i)\b(?:a|bc?|c[^a]*)+-|(?<!ab)[b-]{2,}c"], 12)
     chooser = random.Random(most)
     texts = ["".join(chooser.choices("abcABC- éx", k=40)) for _ in range(100)]
-    shared: Any = matcher_of((), (), patterns)
+    shared: Any = PatternStops(StopStrings(()), patterns)
 
     def work(text: str) -> object:
         tail, found = shared.start, []
