@@ -25,7 +25,7 @@ from streamdec.core.counting import MOST_COUNTED, TOKEN, code_points_in, tokens_
 from streamdec.core.decode_options import Options, Route
 from streamdec.core.examining import Ending, match_of, unfollowed
 from streamdec.core.masks import ALERT
-from streamdec.core.reading import CleanPoint, Past, start_of
+from streamdec.core.reading import NEVER, CleanPoint, Past
 from streamdec.core.replay import Since, SpanLog, final_spans, replay
 from streamdec.core.shared_tables import table_for, tokenizer_for
 from streamdec.core.since import MOST_SINCE, moved_up
@@ -112,7 +112,9 @@ class TokenDecoder:
         self._limit = min(self._stops.conditions.max_tokens or MOST_COUNTED, MOST_COUNTED)
         start = self._stops.start  # shared by the streams that begin alike
         if start is None or start.row is not row or start.state is not state:
-            start = start_of(row, state, -self._limit * TOKEN)
+            is_owed = row.waits and replay(self._table, row.state, (), 0).held != -1
+            shield = -1 if is_owed else NEVER  # what the prompt decided is in no stop
+            start = CleanPoint(row, state, -self._limit * TOKEN, shield)
             if not self._num_prompt_tokens:
                 self._stops.start = start
         self._start = start

@@ -44,12 +44,6 @@ class CleanPoint(NamedTuple):
     """Code points that begin in this token are the text of a marker."""
 
 
-def start_of(row: Row, state: StopState, counted: int) -> CleanPoint:
-    """Return the clean point after a prompt. What the prompt decided is in no stop."""
-    is_owed = row.waits and replay(row.table, row.state, (), 0).held != -1
-    return CleanPoint(row, state, counted, shield=-1 if is_owed else NEVER)
-
-
 class Past(NamedTuple):
     """What a stream remembers."""
 
