@@ -37,11 +37,7 @@ class ByteTable(Table):
             return "", state
         rule_state, pending, tails = state
         late, own, rule_state = self.rule.advance(rule_state, element)
-        data = late + own
-        if not pending and data.isascii():
-            text, rest = data.decode(), b""
-        else:
-            text, rest = utf8.decode(pending + data, self.rule.errors)
+        text, rest = utf8.decode(pending + late + own, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
         after = rule_state, rest, tails
@@ -86,11 +82,8 @@ class ByteTable(Table):
             if rule.settle(state)[0]:  # an open run of complete characters: all text is decided
                 return self.replacers.start
             text, _ = utf8.decode(b"".join(parts), rule.errors)
-            if start == 0:
+            if start == 0 or self.replacers.synchronises(text):
                 return self.replacers.step(self.replacers.start, text)[1]
-            tails = self.replacers.resynchronise(text)
-            if tails is not None:
-                return tails
             size *= 4
 
     # --- what may be asked of a state

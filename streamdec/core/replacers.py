@@ -58,15 +58,12 @@ class Replacers:
             text = (tail + text).replace(rule.pattern, rule.content)
         return text
 
-    def resynchronise(self, text: str) -> Tails | None:
-        """Return the tails after any text that ends in ``text``; None if uncertain.
+    def synchronises(self, text: str) -> bool:
+        """Whether the tails after ``text`` do not depend on what came before it.
 
-        They are certain if a letter of ``text`` is in no pattern: it flushes every tail.
+        That is so if one of its letters is in no pattern: it flushes every tail.
         """
-        for position in range(len(text) - 1, -1, -1):
-            if text[position] not in self._letters:
-                return self.step(self.start, text[position + 1 :])[1]
-        return None
+        return not self._letters.issuperset(text)
 
     def is_tails(self, tails: Tails) -> bool:
         """Whether ``tails`` can be a state of these replacements."""

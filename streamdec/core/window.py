@@ -190,8 +190,7 @@ class WindowTable(Table):
         ids = [check_token_id(token_id, what="prompt token") for token_id in prompt_token_ids]
         context, tails = self._context_after(ids), self.replacers.start
         if tails:
-            text = self._decode(ids[-HALF:])
-            tails = self.replacers.resynchronise(text) or self.replacers.step(tails, text)[1]
+            tails = self.replacers.step(tails, self._decode(ids[-HALF:]))[1]
         return WindowState(context, (), _without_held(self._decode(context)), tails)
 
     def _context_after(self, prompt: Sequence[int]) -> tuple[int, ...]:
