@@ -109,8 +109,11 @@ class TokenDecoder:
         self._limit = min(self._stops.conditions.max_tokens or MOST_COUNTED, MOST_COUNTED)
         start = self._stops.start  # shared by the streams that begin alike
         if start is None or start.row is not row or start.state is not state:
-            is_owed = row.waits and replay(self._table, row.state, (), 0).held != -1
-            shield = -1 if is_owed else NEVER  # what the prompt decided is in no stop
+            shield = NEVER
+            if row.waits:
+                found = replay(self._table, row.state, (), 0)
+                if found.waits < found.held:  # what the prompt decided, and waits, is in no stop
+                    shield = found.held - 1
             start = CleanPoint(row, state, -self._limit * TOKEN, shield)
             if not self._num_prompt_tokens:
                 self._stops.start = start

@@ -83,9 +83,10 @@ class Replay(NamedTuple):
     cells: list[Cell]
     """The code points that they decided."""
     held: int
-    """The oldest token of which something is held; without one, the number of tokens."""
+    """The oldest token of the unfinished character or run; without one, the number of tokens."""
     waits: int
-    """The same, also counting a token that only owes what the next token brings out."""
+    """The oldest token that may still give text, also because a replacer holds it, or it owes it
+    to the next token."""
     state: State
     """The state of the table after them."""
 
@@ -223,11 +224,11 @@ class _Replaying:
     def _result(self, index: int) -> Replay:
         rule, waiting = self._rule, [*self._waiting]
         owners = [token for _, token in self._tail]
-        owners += [cell.first for tail in self._tails for cell in tail]
         held = min([index, *owners, *(waiting if rule.held(self._state) else ())])
+        firsts = (cell.first for tail in self._tails for cell in tail)
         tails = tuple("".join(cell.text for cell in tail) for tail in self._tails)
         state = self._state, bytes(byte for byte, _ in self._tail), tails
-        return Replay(self._cells, held, min([held, *waiting]), state)
+        return Replay(self._cells, held, min([held, *firsts, *waiting]), state)
 
 
 def _replay_window(

@@ -168,6 +168,15 @@ def test_text_that_the_prompt_began_is_held_on_the_windowed_route() -> None:
     assert (text, decoder.held, decoder.num_pending_tokens) == ("你", b"", 0)
 
 
+def test_a_stop_may_begin_in_the_unfinished_character_after_text_that_the_prompt_holds() -> None:
+    """The clean-up holds the space, which is in no stop."""
+    tokenizer = MockTokenizer.from_tokens([b"a", b" ", b"\xe4", b"\xbd\xa0", b"x"])
+    for stop, text in (("你", " "), ("你x", " "), (" 你", " 你x"), (" ", " 你x")):
+        decoder = StopSequenceDecoder(tokenizer, prompt_token_ids=[0, 1, 2], stop=stop, **CLEAN)
+        chunk = decoder.feed([3, 4])
+        assert (chunk.text, chunk.finish_reason == "stop") == (text, text == " ")
+
+
 def test_a_space_that_the_clean_up_holds_is_of_the_marker_before_it() -> None:
     tokenizer = MockTokenizer.from_tokens([b"a", b"<think> ", b"</think>"])
     decoder = StopSequenceDecoder(tokenizer, ignore_stops_between=[(1, 2)], stop="x", **CLEAN)
