@@ -56,13 +56,8 @@ class ByteTable(Table):
     def release(self, state: State) -> tuple[str, State]:
         rule_state, pending, tails = state
         data, rule_state = self.rule.release(rule_state)
-        text = self.replacers.flush(tails, self.final(pending + data))
+        text = self.replacers.flush(tails, utf8.flush(pending + data, self.rule.errors))
         return text, (rule_state, b"", self.replacers.start)
-
-    def final(self, data: bytes) -> str:
-        """Return the text of ``data`` at the end of a text, before replacements."""
-        text, rest = utf8.decode(data, self.rule.errors)
-        return text + utf8.flush(rest, self.rule.errors)
 
     def prime(self, prompt_token_ids: Sequence[SupportsIndex]) -> State:
         rule_state, pending = self.rule.prime(prompt_token_ids)

@@ -154,7 +154,7 @@ class _Replaying:
         if self._rule.has_spans:
             return None
         held = bytes(byte for byte, _ in self._tail)
-        return self._table.final(held + self._rule.release(self._state)[0])
+        return utf8.flush(held + self._rule.release(self._state)[0], self._rule.errors)
 
     def _wait(self) -> None:
         while len(self._waiting) > self._rule.waiting(self._state):

@@ -37,9 +37,9 @@ def decode(data: bytes, errors: str) -> tuple[str, bytes]:
     return text, rest
 
 
-def flush(pending: bytes, errors: str) -> str:
-    """Return what an unfinished character becomes when nothing follows."""
-    return utf_8_decode(pending, errors, True)[0]
+def flush(data: bytes, errors: str) -> str:
+    """Return the text of ``data`` if nothing follows."""
+    return utf_8_decode(data, errors, True)[0]
 
 
 def code_points(data: bytes, errors: str, *, final: bool = False) -> list[tuple[int, str]]:

@@ -32,5 +32,6 @@ def test_all_that_cannot_become_a_character_is_decoded_with_its_bytes(errors: st
         assert utf8.decode(data, errors) == ("".join(char for _, char in decided), rest)
         assert utf8.code_points(data, errors) == decided
         last = reference.code_points(rest, per_byte=per_byte)
-        assert utf8.flush(rest, errors) == "".join(char for _, char in last)
+        for each, found in ((rest, last), (data, decided + last)):
+            assert utf8.flush(each, errors) == "".join(char for _, char in found)
         assert utf8.code_points(data, errors, final=True) == decided + last
