@@ -23,7 +23,8 @@ class DecodeStream(TokenDecoder):
     The texts of all steps and of ``flush``, joined, equal ``tokenizer.decode`` of all ids. Only the
     bytes of an unfinished character are withheld, at most three (and, with
     ``byte_fallback="exact"``, an open run of byte tokens). Bytes that are not UTF-8 become one
-    U+FFFD for each maximal part of a character, as the Unicode Standard has it.
+    U+FFFD for each maximal part of a character (Unicode Standard, section 3.9, *U+FFFD Substitution
+    of Maximal Subparts*).
 
     Args:
         tokenizer: a Tokenizer of streamdec, such as ``load_tokenizer`` returns, or any object with
@@ -56,9 +57,13 @@ class DecodeStream(TokenDecoder):
     The first stream of a tokenizer compares the text of a few hundred ids with ``decode``. If they
     differ, it warns (StreamdecWarning), and all its streams use the windowed route.
 
-    **Cost and memory** do not grow with the stream. It takes some 350 bytes, 5 KB on the windowed
-    route, and shares a table with all streams of its tokenizer: some 350 bytes for each id that was
-    decoded. Use a stream in one thread at a time.
+    **Cost** does not grow with the stream. On the bytes route a token is computed once and then
+    looked up; on the windowed route each step decodes at most 64 ids, more than once.
+
+    **Memory.** A stream takes some 350 bytes, about 5 KB on the windowed route. All streams of a
+    tokenizer share its table: some 350 bytes for each id that was decoded, and at most 13 MB.
+
+    **Threads.** Use a stream in one thread at a time. Other streams may run in other threads.
 
     >>> from streamdec import DecodeStream, MockTokenizer
     >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9", b"!"]))
@@ -101,7 +106,10 @@ class DecodeStream(TokenDecoder):
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[str]:
         r"""Return a list of the text that each token completes; "" for no text.
 
-        ``token_ids`` and errors are as for ``feed``.
+        Args:
+            token_ids: as for ``feed``. The result is that of a ``step`` for each.
+
+        Raises what ``feed`` raises.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))
@@ -111,17 +119,18 @@ class DecodeStream(TokenDecoder):
         return step_all(self.step, token_ids)
 
     def flush(self) -> str:
-        """End the stream, and return the text of the held bytes, such as U+FFFD; later, "".
+        """End the stream, and return the text that was held.
 
-        Raises RewriteError as ``step`` does.
+        An unfinished character becomes U+FFFD, one for each maximal part. A second ``flush``
+        returns "". Raises RewriteError as ``step`` does.
         """
         return "" if self.finished else end_unfollowed(self, "length").text
 
     def release(self) -> str:
         r"""Return the text of the held bytes; the stream continues.
 
-        For input that is appended to the text while the stream runs. Held bytes become what they
-        become at ``flush``. Raises FinishedError after it.
+        Use it if more input is appended to the text while the stream runs. An unfinished character
+        becomes U+FFFD, and an open run of byte tokens closes. Raises FinishedError after ``flush``.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> stream = DecodeStream(MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"]))

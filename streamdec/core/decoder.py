@@ -335,8 +335,9 @@ class TokenDecoder:
     def take_spans(self) -> list[TokenSpan]:
         """Return the spans that became final since the last call, in token order.
 
-        A span is final when no later token can change it and its text was output, mostly at the
-        step of its token. It takes some 240 bytes until it is taken.
+        A span is final when no later token can change it and its text was output. Mostly this is
+        at the step of its token, and at the latest at the end of the stream. A span takes some 240
+        bytes until it is taken.
 
         Raises ValueError if the stream was made without ``spans=True``.
         """
@@ -374,7 +375,8 @@ class TokenDecoder:
     def snapshot(self) -> dict[str, Any]:
         r"""Return the stream as JSON (dicts, lists, text, numbers), for ``restore``.
 
-        It has the tokenizer's fingerprint, the options, the conditions, a state, and the ids since.
+        It has the tokenizer's fingerprint, the options, the conditions, the state at the last
+        clean point and the ids since. A checksum finds damage. The stream continues.
 
         >>> from streamdec import DecodeStream, MockTokenizer
         >>> tokenizer = MockTokenizer.from_tokens([b"caf", b"\xc3", b"\xa9"])

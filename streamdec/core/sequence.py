@@ -34,8 +34,10 @@ class Sequence:
         unknown_ids: as for DecodeStream.
         clean_up_tokenization_spaces: as for DecodeStream.
 
-    Raises what DecodeStream raises, and for ``token_ids`` what ``feed`` raises. Memory grows by
-    some 30 bytes for each token.
+    Raises what DecodeStream raises, and for ``token_ids`` what ``feed`` raises.
+
+    **Memory** grows by some 30 bytes for each token: a reference to its id and one to its text.
+    Equal texts are shared. **Cost** and **threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, Sequence
     >>> sequence = Sequence(MockTokenizer(), [1])
@@ -107,8 +109,11 @@ class Sequence:
         """Encode ``text`` and append its ids; return the text that they complete.
 
         ``text`` is encoded by itself, so the ids may differ from those of the whole text encoded at
-        once. Names of special tokens in it become special tokens. Raises what ``encode`` and
-        ``feed`` raise, and TypeError if the tokenizer has no ``encode``.
+        once. Names of special tokens in ``text`` become special tokens. ``add_special_tokens`` is
+        as for ``encode``.
+
+        Raises TypeError if the tokenizer has no ``encode``, what ``encode`` raises (EncodeError),
+        and what ``feed`` raises.
         """
         encode = getattr(self.tokenizer, "encode", None)
         if encode is None:

@@ -46,9 +46,11 @@ class DecoderOptions(StopOptions, total=False):
 class StopSequenceDecoder(TokenDecoder):
     r"""Turn token ids into text until a stop is complete.
 
-    It never outputs a part of a hidden stop. Withheld are the bytes of an unfinished character
-    (``held``), and text that may still become a hidden stop or a marker (``jailed``). The stop that
-    is complete first ends the stream, and of several at one code point the longest.
+    It never outputs a part of a hidden stop.
+
+    Withheld are the bytes of an unfinished character (``held``), and text that may still become a
+    hidden stop or a marker (``jailed``). The stop that is complete first ends the stream, and of
+    several at one code point the longest.
 
     Args:
         tokenizer: as for DecodeStream.
@@ -79,9 +81,13 @@ class StopSequenceDecoder(TokenDecoder):
     markers of ``ignore_stops_between``. Positions (``match``, spans, ``num_characters``) count the
     whole generated text, with the markers.
 
-    **Cost and memory** are those of a DecodeStream, for one stop or a thousand, besides the jailed
-    text and some kilobytes that streams with equal conditions share. On the windowed route, and
-    while a pattern withholds more than 16 code points, the text of each step is searched.
+    **Cost.** A step is one look-up, for one stop or a thousand; two, if the text of the token has a
+    letter with which a stop begins. On the windowed route, and while a pattern withholds more than
+    16 code points, the text of each step is searched.
+
+    **Memory.** A stream takes what a DecodeStream takes, plus the jailed text. On the bytes route,
+    streams with equal conditions share some kilobytes. A tokenizer keeps 4,096 sets of conditions
+    that were used more than once or have ids, at most 32 MiB. **Threads** are as for DecodeStream.
 
     >>> from streamdec import MockTokenizer, StopSequenceDecoder
     >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:", b"!"])
@@ -145,7 +151,10 @@ class StopSequenceDecoder(TokenDecoder):
     def step_batch(self, token_ids: Iterable[SupportsIndex]) -> list[Chunk]:
         """Return a list with the chunk of each token that was taken.
 
-        ``token_ids`` and errors are as for ``feed``.
+        Args:
+            token_ids: as for ``feed``. Ids after the end of the stream are not taken.
+
+        Raises what ``feed`` raises.
         """
         return step_all(self.step, token_ids)
 
@@ -157,8 +166,10 @@ class StopSequenceDecoder(TokenDecoder):
                 ``"abort"`` or ``"error"``. If the withheld text completes a stop, the chunk has
                 that stop instead.
 
-        After the end it returns an empty chunk with the reason of the last one. Raises ValueError
-        for another ``finish_reason``, and RewriteError as ``step`` does; the stream then goes on.
+        After the end it returns an empty chunk with the reason of the last one.
+
+        Raises ValueError for another ``finish_reason``, and RewriteError as ``step`` does. After an
+        error the stream has not ended.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs"])
@@ -175,9 +186,9 @@ class StopSequenceDecoder(TokenDecoder):
     def release(self) -> Chunk:
         r"""Return a chunk with what is held and jailed; the stream continues.
 
-        For input that is appended to the text while the stream runs. A later stop cannot contain
-        released text; a stop that it completes ends the stream. Raises FinishedError after the end,
-        and RewriteError as ``step`` does.
+        Use it if more input is appended to the text while the stream runs. A later stop cannot
+        contain released text. If the released text completes a stop, that ends the stream. Raises
+        FinishedError after the end, and RewriteError as ``step`` does.
 
         >>> from streamdec import MockTokenizer, StopConditions, StopSequenceDecoder
         >>> tokenizer = MockTokenizer.from_tokens([b"Hi", b"\nUs", b"er:"])

@@ -42,8 +42,9 @@ class TextStopDecoder:
         TypeError: ``conditions`` is not a StopConditions, or is given together with ``stops``.
         ValueError: the conditions have token ids, ``ignore_eos``, ``min_tokens`` or ``max_tokens``.
 
-    A step takes some 40 ns for each character. A stream takes some 200 bytes, plus the jailed text.
-    Use it in one thread at a time.
+    **Cost.** A step takes some 40 ns for each character.
+    **Memory.** A stream takes some 200 bytes, plus the jailed text.
+    **Threads.** Use a stream in one thread at a time.
 
     >>> from streamdec import StopConditions, TextStopDecoder
     >>> decoder = TextStopDecoder(stop="\nUser:")
@@ -123,7 +124,12 @@ class TextStopDecoder:
     def flush(self, finish_reason: FinishReason = "length") -> Chunk:
         """End the stream: return the jailed text, with ``finish_reason``.
 
-        See ``StopSequenceDecoder.flush``. In a proxy, give the reason of the API behind it.
+        Args:
+            finish_reason: why it ended: ``"stop"``, ``"length"``, ``"content_filter"``,
+                ``"abort"`` or ``"error"``. In a proxy, what the API behind it said.
+
+        After the end it returns an empty chunk with the reason of the last one. Raises ValueError
+        for another ``finish_reason``.
         """
         check_finish_reason(finish_reason)
         if self._end is not None:
@@ -202,7 +208,11 @@ class TextStopDecoder:
 
     @classmethod
     def restore(cls, snapshot: Mapping[str, Any]) -> Self:
-        """Return the stream that ``snapshot()`` described, which may come from anywhere.
+        """Return the stream that ``snapshot()`` described.
+
+        Args:
+            snapshot: as ``snapshot()`` returned it, possibly by way of JSON. It may come from
+                anywhere: all of it is checked.
 
         Raises SnapshotError if ``snapshot`` is not one of a TextStopDecoder, or is malformed.
         """
