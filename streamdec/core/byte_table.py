@@ -37,7 +37,11 @@ class ByteTable(Table):
             return "", state
         rule_state, pending, tails = state
         late, own, rule_state = self.rule.advance(rule_state, element)
-        text, rest = utf8.decode(pending + late + own, self.rule.errors)
+        data = late + own
+        if not pending and data.isascii():
+            text, rest = data.decode(), b""
+        else:
+            text, rest = utf8.decode(pending + data, self.rule.errors)
         if tails:
             text, tails = self.replacers.step(tails, text)
         after = rule_state, rest, tails

@@ -83,8 +83,11 @@ class TokenDecoder:
         starts_inside: bool | None = None,
     ) -> None:
         """Begin a stream after a prompt."""
-        check_flag("spans", spans)
-        prompt = as_prompt(prompt_token_ids)
+        if spans is not False:
+            check_flag("spans", spans)
+        prompt = prompt_token_ids
+        if type(prompt) is not tuple:
+            prompt = as_prompt(prompt)
         tokenizer = tokenizer_for(tokenizer)
         table = table_for(tokenizer, options)
         self.tokenizer: Decoder = tokenizer
