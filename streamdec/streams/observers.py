@@ -29,8 +29,8 @@ class Observer:
     ``waiting`` has the ids that have no chunk yet; it is None if chunks have no ids.
     """
 
-    _chunks = 0
-    """Chunks with text, without the last chunk of the stream."""
+    _chunks = _characters = 0
+    """Chunks with text, and their code points, without the last chunk of the stream."""
     _held = _jailed = 0
     """Steps without text after which bytes were held, and after which text was jailed."""
     _most: tuple[int, ...] = (0, 0, 0)
@@ -41,7 +41,7 @@ class Observer:
         self._step, self._feed = methods_of(decoder)
         self._adds_ids = waiting is not None
         self.waiting: list[int] = [*(waiting or ())]
-        self._before = self._counts() if hooks else ()
+        self._before = self._decoder.num_tokens, self._decoder.unknown_tokens
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of an id, with ids if it has text or a finish reason."""
@@ -49,7 +49,7 @@ class Observer:
         if self._adds_ids:
             self.waiting.append(token_id.__index__())
             chunk = self.with_ids(chunk)
-        if self._hooks:
+        if self._hooks and chunk.finish_reason is None:  # ``report`` counts the last chunk
             self._count(chunk)
         return chunk
 
@@ -65,11 +65,9 @@ class Observer:
         if self._adds_ids:
             self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
             chunk = self.with_ids(chunk)
-        if self._hooks and len(token_ids):
+        if self._hooks and len(token_ids) and chunk.finish_reason is None:
             self._count(chunk)
         return chunk
-
-    # --- ids
 
     def _wait(self, token_ids: Iterable[SupportsIndex]) -> None:
         self.waiting += [token_id.__index__() for token_id in token_ids]
@@ -87,17 +85,10 @@ class Observer:
         del waiting[:size]
         return with_token_ids(chunk, token_ids)
 
-    # --- counts
-
-    def _counts(self) -> tuple[int, ...]:
-        decoder = self._decoder
-        return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
-
     def _count(self, chunk: Chunk) -> None:
-        if chunk.finish_reason is not None:
-            return  # ``report`` counts the last chunk
         if chunk.text:
             self._chunks += len(chunk.split())
+            self._characters += len(chunk.text)
             return
         decoder = self._decoder
         held, jailed = decoder.held, decoder.jailed
@@ -112,14 +103,13 @@ class Observer:
         if not self._hooks:
             return
         reason: FinishReason = "abort"
-        chunks = self._chunks
         if last is not None:
             reason = last.finish_reason or reason
-            chunks += len(last.split()) if last.text else 0
+            if last.text:
+                self._count(last)
         if isinstance(error, Exception):
             reason = "error"
-        counts = zip(self._counts(), self._before, strict=True)
-        tokens, characters, unknown_tokens = (now - before for now, before in counts)
+        tokens_before, unknown_before = self._before
         held_bytes, jailed_characters, pending_tokens = self._most
         event = StreamEnded(
             tokenizer_type=type_of(self._decoder.tokenizer),
@@ -127,10 +117,10 @@ class Observer:
             finish_reason=reason,
             stop_kind=self._stop_kind() if reason == "stop" else None,
             error_type=type(error).__name__ if isinstance(error, Exception) else None,
-            tokens=tokens,
-            chunks=chunks,
-            characters=characters,
-            unknown_tokens=unknown_tokens,
+            tokens=self._decoder.num_tokens - tokens_before,
+            chunks=self._chunks,
+            characters=self._characters,
+            unknown_tokens=self._decoder.unknown_tokens - unknown_before,
             held_tokens=self._held,
             jailed_tokens=self._jailed,
             max_held_bytes=held_bytes,

@@ -70,6 +70,8 @@ class DecoderPool:
         self._requests: dict[RequestId, Stepper] = {}
         self._steppers: dict[RequestId, Any] = {}
         """What steps each request. It is mostly the decoder, because each object costs a round."""
+        self._begun: dict[RequestId, Any] = {}
+        """The same for requests that a sink has added in this round, which has no ids for them."""
         self._sinks: dict[RequestId, Sink] = {}
         self._watch: GrowthWatch | None = None
         self._watched: RequestId | None = None
@@ -138,7 +140,8 @@ class DecoderPool:
         request = Stepper(decoder, return_token_ids=self._returns_token_ids, waiting=waiting)
         request.own()
         self._requests[request_id] = request
-        self._steppers[request_id] = request.observer or decoder
+        steppers = self._begun if self._is_busy else self._steppers
+        steppers[request_id] = request.observer or decoder
 
     def step(
         self, token_ids: Mapping[Any, SupportsIndex | Iterable[SupportsIndex]]
@@ -182,7 +185,8 @@ class DecoderPool:
     def _step_all(self, token_ids: Mapping[Any, Any]) -> None:
         steppers, sinks, chunks = self._steppers, self._sinks, self.chunks
         is_watched = self._watch is None or not self._watch.is_over
-        for request_id, ids in token_ids.items():
+        # A sink may change the mapping, such as remove a request from the engine's batch.
+        for request_id, ids in [*token_ids.items()] if sinks else token_ids.items():
             try:
                 stepper = steppers[request_id]
                 if type(ids) is int:
@@ -202,7 +206,7 @@ class DecoderPool:
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
             if sinks and (sink := sinks.get(request_id)) is not None:
                 if chunk.text or chunk.finish_reason is not None:
-                    self._send(request_id, stepper, sink, chunk)
+                    self._send(request_id, sink, chunk)
                 continue
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
@@ -227,6 +231,8 @@ class DecoderPool:
             yield
         finally:
             self._is_busy = False
+            self._steppers |= self._begun
+            self._begun.clear()
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
@@ -237,7 +243,8 @@ class DecoderPool:
         """Send the chunks of a request to ``sink`` instead of returning them.
 
         ``step`` calls the sink with each chunk that has text, and with the last chunk. The sink may
-        call the pool's ``add``, ``finish`` and ``abort``.
+        call the pool's ``add``, ``finish`` and ``abort``. A request that it adds gets ids from the
+        next ``step`` on, also if this one has ids for an earlier request with the same id.
 
         If the sink raises, only its request ends: the error is in ``errors``, and ``error.chunk``
         has the text that was not sent. A BaseException, such as a cancellation, becomes the cause
@@ -260,8 +267,9 @@ class DecoderPool:
             raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
         self._sinks[request_id] = sink
 
-    def _send(self, request_id: RequestId, stepper: object, sink: Sink, chunk: Chunk) -> None:
+    def _send(self, request_id: RequestId, sink: Sink, chunk: Chunk) -> None:
         """Send ``chunk`` to a sink; its request ends if it raises."""
+        request = self._requests[request_id]
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
@@ -270,7 +278,7 @@ class DecoderPool:
                 raise TypeError(MUST_BE_PLAIN.format("but it returned a coroutine,", result))
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
-            if self._steppers.get(request_id) is stepper:  # the sink may have added another request
+            if self._requests.get(request_id) is request:  # the sink may have added another one
                 last = self._last_chunk(request_id, "abort")
                 self._remove(request_id, last)
                 chunk = joined(chunk, last)
@@ -305,7 +313,7 @@ class DecoderPool:
         with self._calling():
             chunk = self._last_chunk(request_id, finish_reason)
             if (sink := self._sinks.get(request_id)) is not None:
-                self._send(request_id, self._steppers[request_id], sink, chunk)
+                self._send(request_id, sink, chunk)
             else:
                 self._remove(request_id, chunk)
         return chunk
@@ -325,7 +333,8 @@ class DecoderPool:
 
     def _remove(self, request_id: RequestId, last: Chunk) -> None:
         request = self._requests.pop(request_id)
-        del self._steppers[request_id]
+        for steppers in (self._steppers, self._begun):
+            steppers.pop(request_id, None)
         self._sinks.pop(request_id, None)
         self.ended[request_id] = request.decoder
         request.disown()

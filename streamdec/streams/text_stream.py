@@ -263,6 +263,8 @@ class Blocking:
             output = next(self._iterator)
         except StopIteration:
             raise StopAsyncIteration from None
+        except StopAsyncIteration as error:  # would look like the end of the source
+            raise RuntimeError(f"the source raised {error!r:.80}") from error
         self._was_slow = monotonic() - started > SLOW_NEXT
         return output
 

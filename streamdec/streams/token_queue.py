@@ -200,7 +200,8 @@ class TokenQueue:
             why = ", and put() must not wait in the thread of an event loop; await send() instead"
             message = f"the queue is full: {len(self._ids)} ids wait{why if wait else ''}"
             raise QueueFullError(message)
-        if not self._room.wait_for(self._is_decided, timeout):
+        most = None if timeout is None else min(threading.TIMEOUT_MAX, timeout)  # also for inf
+        if not self._room.wait_for(self._is_decided, most):
             message = f"the queue was full for {timeout:g} seconds; the reader is too slow"
             raise QueueFullError(message)
         if not self._limit:

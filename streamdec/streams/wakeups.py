@@ -46,8 +46,6 @@ class _Loop:
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
-        self.new_event: Callable[[], Any]
-        self._is_closed: Callable[[], bool]
         if hasattr(loop, "run_sync_soon"):  # trio, which runs all calls before it ends
             self.new_event, self._is_closed = sys.modules["trio"].Event, bool
             self._call = self._call_again = loop.run_sync_soon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 """Skipped: the detokenizer lacks a feature that the check needs, or there is no oracle."""
@@ -96,16 +96,14 @@ class Report:
         failed = [_shown(causes[cause]) for cause in largest[:MOST_CAUSES]]
         if others := largest[MOST_CAUSES:]:
             failed.append(f"FAILED for {len(others)} more causes: {', '.join(others):.300}")
-        reasons = dict.fromkeys(result.detail for result in self.skipped)
-        counts = {reason: sum(r.detail == reason for r in self.skipped) for reason in reasons}
-        skipped = [f"SKIPPED {count}: {reason}" for reason, count in counts.items()]
+        reasons = [result.detail for result in self.skipped]
+        skipped = [f"SKIPPED {reasons.count(each)}: {each}" for each in dict.fromkeys(reasons)]
         return "\n".join([*failed, *skipped, self.summary])
 
     @property
     def summary(self) -> str:
         """The counts of each outcome, in one line."""
-        found = {"passed": self.passed, "failed": self.failed, "skipped": self.skipped}
-        return ", ".join(f"{len(results)} {name}" for name, results in found.items())
+        return ", ".join(f"{len(self._of(outcome))} {outcome}" for outcome in get_args(Outcome))
 
 
 def _shown(results: list[Result]) -> str:

@@ -47,20 +47,11 @@ class Detokenizer(Protocol):
     does not report which. It is read after each call. Once it is not None, no call follows. Without
     the attribute only the text is compared.
 
-    >>> from streamdec import HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+    >>> from streamdec import StopSequenceDecoder
     >>> from streamdec.testing import check_detokenizer
     >>> class Adapter:
     ...     def __init__(self, tokenizer, request):
-    ...         conditions = StopConditions(
-    ...             request.stop,
-    ...             min_tokens=request.min_tokens,
-    ...             include_stop_str_in_output=request.include_stop_str_in_output,
-    ...         )
-    ...         served = HuggingFaceTokenizer(tokenizer)
-    ...         prompt, skip = request.prompt_token_ids, request.skip_special_tokens
-    ...         self.decoder = StopSequenceDecoder(
-    ...             served, conditions, prompt, skip_special_tokens=skip
-    ...         )
+    ...         self.decoder = StopSequenceDecoder(tokenizer, **vars(request))  # the same names
     ...     def step(self, token_ids):
     ...         return self.decoder.feed(token_ids).text
     ...     def flush(self):
@@ -121,10 +112,15 @@ class Transcript:
 
 
 def drive(
-    make: MakeDetokenizer, tokenizer: object, request: Request, groups: Sequence[Sequence[int]]
+    make: MakeDetokenizer,
+    tokenizer: object,
+    request: Request,
+    groups: Sequence[Sequence[int]],
+    beside: Sequence[int] = (),
 ) -> Transcript:
     """Make a stream, and call its ``step`` for each of ``groups``, until a stop.
 
+    With ``beside`` a second stream reads these ids before each call.
     Raises ConformanceError if the detokenizer raises, lacks a method, or returns a wrong type.
     Raises NotImplementedError if ``make`` or ``step`` raises it.
     """
@@ -133,7 +129,10 @@ def drive(
         if not callable(call_guarded(getattr, detokenizer, verb, None)):
             raise ConformanceError(f"make returned a {type(detokenizer).__name__} without {verb}()")
     texts: list[str] = []
+    other = call_guarded(make, tokenizer, request) if beside else None
     for group in groups:
+        if other is not None:
+            call_guarded(other.step, list(beside))
         texts.append(_text(call_guarded(detokenizer.step, list(group)), "step"))
         if _stop_reason(detokenizer) is not None:
             break

@@ -51,9 +51,11 @@ def _singly(ids: Sequence[int]) -> list[list[int]]:
 
 def _whole_decode(trial: Trial) -> None:
     skip = trial.skip()
-    ids = trial.ids(skip=skip) + trial.word()
-    request = Request(skip_special_tokens=skip)
-    trial.expect(request, _singly(ids), trial.whole(ids, skip=skip))
+    times = trial.data.draw(st.sampled_from([*[1] * 7, 64]))  # some streams are long
+    ids = trial.ids(skip=skip) * times + trial.word()
+    if trial.data.draw(st.booleans()):
+        trial.beside = trial.word()
+    trial.expect(Request(skip_special_tokens=skip), _singly(ids), trial.whole(ids, skip=skip))
 
 
 def _end_of_stream(trial: Trial) -> None:
@@ -170,7 +172,7 @@ def _text_for_stops(trial: Trial) -> tuple[bool, list[int], str]:
         ids = trial.data.draw(text_ids(trial.subject, skip, 16))
     else:
         ids = trial.ids(skip=skip, max_size=16)
-    ids = ids + trial.word()
+    ids = ids * trial.data.draw(st.sampled_from([1, 1, 4])) + trial.word()
     text = trial.whole(ids, skip=skip)
     assume(text)
     return skip, ids, text

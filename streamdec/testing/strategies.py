@@ -56,7 +56,7 @@ def running_text(
     )
     spelled = [
         [byte_ids[byte] for byte in char.encode()]
-        for char in "aé你😀\u0301"
+        for char in "aé你😀\u0301\ufeff\u2028"
         if byte_ids.keys() >= set(char.encode())
     ]
     parts = [word, word, word, *([st.sampled_from(spelled)] * 2 if spelled else ())]
@@ -115,12 +115,12 @@ def stops(text: str, *, missing: bool = True) -> st.SearchStrategy[str]:
     return drawn.map(lambda choice: _stop(text, *choice))
 
 
-_SIZES = st.sampled_from([1, 2, 3, 4, 2, 3, 4, 6, 9, 12])
+_SIZES = st.sampled_from([1, 2, 3, 4, 2, 3, 4, 6, 9, 40])
 _CHANGES = ("none", "none", "longer", "earlier", "other")
 
 
 def _stop(text: str, start: int, size: int, change: str, letter_at: int) -> str:
-    part, letter = text[start : start + size], text[letter_at]
+    part, letter = text[max(min(start, len(text) - size), 0) :][:size], text[letter_at]
     if change == "longer":
         return part + letter
     if change == "earlier":

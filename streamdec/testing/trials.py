@@ -31,6 +31,8 @@ class Driven:
     make: MakeDetokenizer
     fed: int = field(default=0, init=False)
     """The number of ids that the detokenizer has read."""
+    beside: Sequence[int] = field(default=(), init=False)
+    """The ids that a second stream reads before each call."""
 
     def whole(self, ids: Sequence[int], *, skip: bool) -> str:
         """Return the tokenizer's own decode."""
@@ -43,7 +45,7 @@ class Driven:
     def drive(self, request: Request, groups: Sequence[Sequence[int]]) -> Transcript:
         """Return the output of the detokenizer. Its ConformanceError shows the example."""
         try:
-            found = drive(self.make, self.subject.streamed, request, groups)
+            found = drive(self.make, self.subject.streamed, request, groups, self.beside)
         except ConformanceError as error:
             raise ConformanceError(self.message(request, groups, str(error))) from error
         self.fed += sum(map(len, groups))
@@ -56,6 +58,8 @@ class Driven:
         lines.append(f"bytes     {self._pieces(i for group in groups for i in group)}")
         if request.prompt_token_ids:
             lines.append(f"prompt    {self._pieces(request.prompt_token_ids)}")
+        if self.beside:
+            lines.append(f"before each call, another stream reads {list(self.beside)}")
         return "\n".join([*lines, *what])
 
     def _pieces(self, token_ids: Iterable[int]) -> str:

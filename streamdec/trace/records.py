@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from streamdec.chunks import FinishReason, StopReason
@@ -198,14 +198,12 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _token_to_json(token: TokenRecord) -> dict[str, Any]:
     """Return the fields of ``token`` that differ from ``_USUAL``."""
-    row = {name: getattr(token, name) for name in _NAMES}
+    row = asdict(token)
     row["data"] = None if token.data is None else token.data.hex()
     row["held"] = token.held.hex()
-    return {name: value for name, value in row.items() if value != _USUAL.get(name, _NEVER)}
+    return {name: value for name, value in row.items() if (name, value) not in _USUAL.items()}
 
 
-_NAMES = tuple(each.name for each in fields(TokenRecord))
-_NEVER = object()
 _USUAL: Mapping[str, Any] = {
     **dict.fromkeys(("piece", "data", "finish_reason", "stop_reason")),
     **dict.fromkeys(("text", "held", "jailed"), ""),

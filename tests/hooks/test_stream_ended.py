@@ -203,6 +203,15 @@ def test_a_round_without_a_token_is_not_counted_as_an_output(read: Callable[...,
     assert (plain.held_tokens, plain.jailed_tokens, plain.chunks) == (1, 0, 3)
 
 
+@pytest.mark.parametrize("read", READERS)
+def test_the_text_of_markers_is_not_counted(read: Callable[..., None]) -> None:
+    decoder = StopSequenceDecoder(TOKENIZER, sections={"s": ("STOP", "O")})
+    with recording() as hook:
+        read([0, STOP, [1, OH, 1], 0], decoder)
+    (event,) = hook.streams
+    assert (event.characters, event.chunks, event.tokens) == (4, 4, 6)
+
+
 def test_an_unfinished_character_is_reported() -> None:
     assert ended([0, HALF]).ends_incomplete
     assert ended([0, HALF], max_tokens=2).ends_incomplete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -294,6 +294,18 @@ async def test_an_engine_whose_own_task_was_cancelled_raises_that() -> None:
     assert (await anext(chunks)).text == "a"
     with pytest.raises(asyncio.CancelledError):
         await anext(chunks)
+
+
+async def test_an_error_of_a_plain_engine_does_not_look_like_its_end() -> None:
+    def generate() -> Generator[int, None, None]:
+        yield A
+        raise StopAsyncIteration("lost")  # as of an asynchronous engine that it drives
+
+    chunks = stream(generate(), TOKENIZER)
+    assert (await anext(chunks)).text == "a"
+    with pytest.raises(RuntimeError, match="the source raised StopAsyncIteration"):
+        await anext(chunks)
+    assert chunks.finish_reason is None
 
 
 # --- a text that cannot be ended ------------------------------------------------------------------

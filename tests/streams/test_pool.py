@@ -434,6 +434,23 @@ def test_a_sink_that_raises_does_not_end_the_request_that_it_added() -> None:
     assert pool.step({"a": A}) == {"a": Chunk("a")}
 
 
+def test_ids_of_a_request_that_a_sink_replaces_are_not_those_of_the_new_one() -> None:
+    """Also if the sink removes the ended request from the engine's own batch."""
+    pool, batch = pool_with(a=None, b=None, c=None, d=None), dict.fromkeys("abcd", A)
+
+    def replace(_: Chunk) -> None:
+        for name in "bc":
+            pool.abort(name)
+            pool.add(name)
+        del batch["c"]
+
+    pool.attach("a", replace)
+    assert pool.step(batch) == {"d": Chunk("a")}
+    assert {name: pool[name].num_tokens for name in pool} == {"a": 1, "b": 0, "c": 0, "d": 1}
+    assert [*pool.errors] == [*pool.ended] == ["b", "c"]
+    assert pool.step({"c": B, "b": B}) == {"c": Chunk("b"), "b": Chunk("b")}
+
+
 def test_the_errors_of_sinks_that_end_other_requests_are_kept() -> None:
     pool = pool_with(b=Recording(0, BoomError()), c=Recording())
     pool.add("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -150,7 +151,11 @@ async def test_put_waits_for_room_until_its_timeout() -> None:
             feed.put(2, timeout=0.01)
 
     await anyio.to_thread.run_sync(produce)
-    assert await anext(feed) == [1]
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, lambda: feed.put(2, timeout=math.inf))
+        await anyio.sleep(0.01)
+        assert await anext(feed) == [1]
+    assert await anext(feed) == [2]
 
 
 async def test_a_task_that_sends_waits_for_room() -> None:

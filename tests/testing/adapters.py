@@ -12,7 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream as LibraryDecodeStream
 
-from streamdec import DecodeStream, HuggingFaceTokenizer, StopConditions, StopSequenceDecoder
+from streamdec import DecodeStream, HuggingFaceTokenizer, StopSequenceDecoder
 from streamdec.testing import Request
 
 known = lru_cache(maxsize=4)(HuggingFaceTokenizer)
@@ -23,15 +23,7 @@ class Stopping:
     stop_reason: object = None
 
     def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
-        conditions = StopConditions(
-            request.stop,
-            include_stop_str_in_output=request.include_stop_str_in_output,
-            min_tokens=request.min_tokens,
-        )
-        skip = request.skip_special_tokens
-        self._decoder = StopSequenceDecoder(
-            known(tokenizer), conditions, request.prompt_token_ids, skip_special_tokens=skip
-        )
+        self._decoder = StopSequenceDecoder(tokenizer, **vars(request))
 
     def step(self, token_ids: list[int]) -> str:
         chunk = self._decoder.feed(token_ids)
@@ -163,6 +155,16 @@ Raising = flawed(
     decode=lambda self, token_id: Late.decode(self, token_id) if token_id < 256 else fails()
 )
 """Raises on an id that is not a byte."""
+MarkLost = flawed(flush=lambda self: Late.flush(self).replace("\ufeff", ""))
+"""Drops byte order marks."""
+Forgetting = flawed(
+    decode=lambda self, token_id: Late.decode(self, token_id) if self.count <= 200 else ""
+)
+"""Has no text after 200 tokens."""
+ShortStops = flawed(
+    end=lambda self, stop, before: Late.end(self, stop, before) if len(stop) <= 16 else 0
+)
+"""Ignores stops that are longer than 16."""
 StepMissing = flawed(step=is_missing)
 """Is not written yet."""
 NoneForNothing = flawed(step=lambda self, token_ids: Late.step(self, token_ids) or None)
@@ -181,6 +183,19 @@ class PromptEcho(Late):
     def flush(self) -> str:
         prompt = self.request.prompt_token_ids
         return (self.tokenizer.decode(prompt) if prompt else "") + super().flush()
+
+
+class StateShared(Late):
+    """Each stream continues the newest one."""
+
+    newest: DecodeStream
+
+    def open(self) -> DecodeStream:
+        StateShared.newest = super().open()
+        return self.newest
+
+    def decode(self, token_id: int) -> str:
+        return self.newest.step(token_id)
 
 
 class TokenByToken(Late):

@@ -94,13 +94,15 @@ def test_a_late_detokenizer_fails_only_the_strict_laws() -> None:
         (adapters.StopLeaks, {"stop_never_leaks"}),
         (adapters.StopBuffer, {"stop_least_hold"}),
         (adapters.StopPrefixSwallowed, {"stop_never_swallows"}),
-        (adapters.BeforeStopSwallowed, {"stop_never_swallows"}),
+        (adapters.BeforeStopSwallowed, {"visible_stop"}),
         (adapters.StopFromPrompt, {"stop_not_from_prompt"}),
         (adapters.ListOrder, {"first_stop_wins", "stop_chunk_invariance"}),
         (adapters.ShortestOfTie, {"longest_stop_wins"}),
         (adapters.VisibleTail, {"visible_stop"}),
         (adapters.WrongReason, {"first_stop_wins", "stop_never_leaks"}),
-        (adapters.Raising, {"whole_decode"}),
+        *((flaw, {"whole_decode"}) for flaw in (adapters.Forgetting, adapters.StateShared)),
+        *((flaw, {"whole_decode"}) for flaw in (adapters.MarkLost, adapters.Raising)),
+        (adapters.ShortStops, {"stop_never_leaks"}),
     ],
 )
 def test_the_law_that_is_broken_is_named(flawed: Callable[..., Any], laws: set[str]) -> None:
