@@ -40,6 +40,8 @@ _ABOUT_RWKV = (
     "The page 'Write a backend' has a class for this format that streams accept"
 )
 _ABOUT_PARTS = "if it is one file of a tokenizer, give the folder"
+_ABOUT_BROKEN = "download it again, or save it again with save_pretrained"
+"""The same for a ``tokenizer.json``, which is never only a part."""
 _IN_PLACE_OF_IT = {
     rb"version https://git-lfs": "a Git LFS pointer, not the file it stands for (run git lfs pull)",
     rb"#version:": "a list of BPE merges (give the path of its folder, which must have vocab.json)",
@@ -133,6 +135,8 @@ def _detect_file(path: Path) -> Detected:
     said = next(signs, unknown)
     if said in _NAMES:
         return Detected(path, said, _NAMES[said])
+    if path.name == "tokenizer.json":
+        said = said.replace(_ABOUT_PARTS, _ABOUT_BROKEN)
     return Detected(path, "unsupported", said)
 
 
