@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.folders.folder_tokens import FolderTokens, not_normalized, read_folder
+from streamdec.folders.folder_tokens import FolderTokens, copy_of, read_folder
 from streamdec.folders.sentencepiece_proto import (
     BPE,
     CONTROL,
@@ -80,7 +80,7 @@ def with_pieces(proto: ModelProto, tokens: FolderTokens) -> tuple[list[str], Fol
             names[i] = token.content
     if proto.adds_prefix:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
-        plain = {i: not_normalized(token) for i, token in declared.items()}
+        plain = {i: copy_of(token, normalized=False) for i, token in declared.items()}
         tokens = replace(tokens, declared=plain)
     if not tokens.has_list:
         kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
