@@ -35,6 +35,11 @@ _OF_ONE_CLASS = re.compile(
 """Files from which any class can make a tokenizer, and files that only some classes read."""
 _OF_PIECES = frozenset((GENERIC, "LlamaTokenizer", "GemmaTokenizer"))
 """Classes whose tokens are the pieces of a SentencePiece model and those of the files."""
+_OF_VOCAB_JSON = re.compile(
+    "(Blenderbot|CLIP|CodeGen|Cohere|Deberta|GPT2|GPTNeoX|Herbert|LayoutLMv3|Luke|Nougat|OpenAIGPT"
+    "|Qwen2|Roberta|Whisper)Tokenizer"
+)
+"""Classes that read a ``vocab.json``; those in Python do, too."""
 
 
 class Role(NamedTuple):
@@ -259,8 +264,9 @@ class Tokens:
     @cached_property
     def added(self) -> dict[int, tuple[str, bool]]:
         """Each added token after loading: its text, and whether it is special."""
-        if self.loaded is not None:
-            return dict(sorted(self.loaded.added.items()))
+        found = self.loaded or self._built
+        if found is not None:
+            return dict(sorted(found.added.items()))
         return {i: (token.content, token.special) for i, token in self.folder.by_id().items()}
 
     def id_of(self, text: str) -> int | None:
@@ -268,16 +274,32 @@ class Tokens:
         return (self.loaded or self._listed).id_of(text)
 
     @cached_property
-    def _listed(self) -> Vocabulary:
-        """The tokens of ``vocab.json``, if the class reads it, and the added ones."""
-        is_read = "vocab.json" in self.other_vocabularies
-        is_read &= self.folder.how == "python" or "tokenizer.json" not in self.snapshot
+    def _words(self) -> dict[str, int]:
+        """The ids of ``vocab.json`` or ``vocab.txt``, if the class reads it."""
+        is_python = self.folder.how == "python"
+        if "tokenizer.json" in self.snapshot and not is_python:
+            return {}
+        pipelines = (self.folder.pipeline or {}).get("pipelines")
+        if pipelines and pipelines[0][1]["model"]["type"] == "WordPiece":
+            text = self.snapshot.text("vocab.txt") or ""
+            return {word: i for i, word in enumerate(text.removesuffix("\n").split("\n"))}
+        is_read = is_python or _OF_VOCAB_JSON.fullmatch(self.folder.chosen.name)
         found = (is_read and self.snapshot.object("vocab.json")) or {}
-        ids = {text: i for text, i in found.items() if is_id(i)}
-        if is_read and self.folder.is_built:
-            return Vocabulary(ids, self.to_add())
+        return {text: i for text, i in found.items() if is_id(i)}
+
+    @cached_property
+    def _built(self) -> Vocabulary | None:
+        """What the class makes of these ids; None if it is not known."""
+        added = (self.folder.pipeline or {}).get("added", ())
+        is_known = self._words and self.folder.is_made and self._words.keys() >= {*added}
+        return Vocabulary(self._words, self.to_add()) if is_known else None
+
+    @cached_property
+    def _listed(self) -> Vocabulary:
         # Of several ids of an added token, the lowest one counts.
-        return Vocabulary(ids | {t: i for i, (t, _) in sorted(self.added.items(), reverse=True)})
+        added = {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
+        words = self._words if self.folder.how == "python" else {}
+        return self._built or Vocabulary(words | added)
 
     def text_of(self, token_id: int) -> str | None:
         """Return the text of an id; None if it is unknown."""

@@ -112,14 +112,19 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
         ("GPT2Tokenizer", "<new>", {2: "<new>", 258: "<|im_end|>"}),
         ("M2M100Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
         ("PreTrainedTokenizerFast", "<|im_end|>", {258: None}),
+        ("GemmaTokenizer", "<|im_end|>", {258: None}),
+        ("BertTokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        ("BertTokenizer", "<new>", {258: "<|im_end|>", 259: "<new>"}),
+        ("SplinterTokenizer", "<|im_end|>", {258: None}),  # which adds [QUESTION]
     ],
 )
-def test_vocab_json_has_the_ids_if_a_class_reads_it(
+def test_a_vocabulary_has_the_ids_if_a_class_reads_it(
     name: str, eos: str, texts: dict[int, str | None], tmp_path: Path
 ) -> None:
     parts = control(without("tokenizer"))
     parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
     parts.others["vocab.json"] = {"<|im_end|>": 258, "<|pad|>": "259"}
+    parts.others["vocab.txt"] = "\n".join([*map(str, range(258)), "<|im_end|>"])
     stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
     assert (stop.texts, stop.resolved) == (texts, None not in texts.values())
 
