@@ -87,8 +87,7 @@ def verify(tokenizer: shared.Source, source: Input, *, is_encoding: bool) -> Non
                 rows, num_ids = rows + 1, num_ids + len(ids)
                 # A row is cut in the same places each time, wherever it is.
                 seed = str(ids)
-                found = next(_differences(loaded, ids, seed), None)
-                if found is not None:
+                if found := next(_differences(loaded, ids, seed), None):
                     shared.write(f"line {number}: {found.how}\n")
                     if differing < _MOST_SHOWN:
                         _show_in_full(loaded, ids, seed, found)
@@ -127,8 +126,7 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
     message = f"{shared.counted(len(rows), 'text')} encoded by {loaded.report.active}"
     shared.write(f"{message}: {len(differing):,} with other ids than those of {library}\n")
     if failed:
-        number = shared.counted(len(failed), "text")
-        shared.write(f"{number} that it cannot encode, such as: {failed[0]}\n")
+        shared.write(f"{shared.counted(len(failed), 'text')} cannot be encoded: {failed[0]}\n")
     return int(bool(differing))
 
 

@@ -66,10 +66,9 @@ def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTo
 
 
 def with_pieces(proto: ModelProto, tokens: FolderTokens) -> tuple[list[str], FolderTokens]:
-    """Return the texts of the pieces, and the tokens to add to them.
+    """Return the texts of the pieces, and the tokens to add: those of the files and of the model.
 
-    ``tokens`` are those of the files. A class that builds its tokenizer also adds the user-defined
-    pieces.
+    A class that builds its tokenizer also adds the user-defined pieces.
     """
     declared = tokens.declared
     names = [piece.text for piece in proto.pieces]
@@ -84,11 +83,8 @@ def with_pieces(proto: ModelProto, tokens: FolderTokens) -> tuple[list[str], Fol
         tokens = replace(tokens, declared=plain)
     if not tokens.has_list:
         kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
-        extra = (
-            AddedToken(piece.text, normalized=False, special=piece.kind == CONTROL)
-            for piece in proto.pieces
-            if piece.kind in kinds
-        )
+        listed = [(p.text, p.kind == CONTROL) for p in proto.pieces if p.kind in kinds]
+        extra = (AddedToken(text, normalized=False, special=special) for text, special in listed)
         tokens = replace(tokens, extra=tuple(extra))
     return names, tokens
 

@@ -52,7 +52,7 @@ def test_texts_that_cannot_be_encoded_are_counted(
     result = run(monkeypatch, "verify", str(path), "--encode")
     compared, failed = result.out.splitlines()
     assert compared.startswith("1 text encoded by huggingface: 0 with other ids")
-    assert re.match(r"[0-9]+ texts that it cannot encode, such as: .*\[UNK\]", failed)
+    assert re.match(r"[0-9]+ texts cannot be encoded: .*\[UNK\]", failed)
     assert result.status == 0
 
 

@@ -41,8 +41,7 @@ def quantization_places(snapshot: Snapshot) -> list[Place]:
     config = snapshot.object(_CONFIG) or {}
     places: list[tuple[str, str, Any]] = [(_CONFIG, *each) for each in quantizations(config)]
     others = [(_CONFIG, "compression_config", config.get("compression_config"))]
-    sidecar = snapshot.object(_SIDECAR)
-    if sidecar:
+    if sidecar := snapshot.object(_SIDECAR):
         inner = sidecar.get("quantization")
         is_inner = isinstance(inner, dict)
         others.insert(0, (_SIDECAR, "quantization" if is_inner else "", inner or sidecar))
