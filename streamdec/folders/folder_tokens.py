@@ -179,8 +179,7 @@ def resolve(
         said[_EXTRA] = said.pop(_ADDITIONAL)
     if declared is None:
         said |= _of_map(special_map, said)
-        # Copies: those of the file keep its flags.
-        copies = {i: copy_of(token) for i, token in own.items()}
+        copies = {i: copy_of(token) for i, token in own.items()}  # the caller's keep their flags
         declared = {**dict(_of_legacy(legacy, said)), **copies}
     defaults = (chosen.cls is not None and chosen.cls.roles) or model_roles or {}
     defaults = {**_of_padding(content), **defaults}

@@ -91,7 +91,7 @@ def load_tokenizer(
             says what to do.
         MissingExtraError: the library for the format is missing.
         ChatTemplateError: ``chat_template`` cannot be read.
-        TypeError: ``path_or_name`` is neither a string nor a path, or a flag is not a bool.
+        TypeError: ``path_or_name``, a flag or ``models`` is of another type.
         ValueError: ``fast`` is invalid.
 
     >>> from streamdec import load_tokenizer

@@ -62,6 +62,8 @@ def looked_up(name: str, models: Mapping[str, str | os.PathLike[str]] | None) ->
     If ``models`` is None, the table is that of the environment. Raises
     :class:`~streamdec.TokenizerLoadError` if it cannot be read, or if the value is not a path.
     """
+    if not isinstance(models, Mapping | None):
+        raise TypeError(f"models must be a dict of names to paths, not {type(models).__name__}")
     given = os.environ.get(VARIABLE)
     if models is None and given:
         models = read_object(Path(given).parent, Path(given).name)

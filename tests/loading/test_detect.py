@@ -170,7 +170,7 @@ def test_a_folder_may_come_and_go_while_it_is_loaded(
 ) -> None:
     """As if another process replaces it. The template of its parent is never its own."""
     model = tmp_path / "model"
-    shutil.copytree(places.DEMO, model)
+    shutil.copytree(places.DEMO, tmp_path / "later")
     (tmp_path / "chat_template.jinja").write_text("of another model", "utf-8")
     opens = opening.open_tokenizer
 
@@ -179,7 +179,10 @@ def test_a_folder_may_come_and_go_while_it_is_loaded(
         model.rename(tmp_path / "old")
         return loaded
 
-    monkeypatch.setattr(places, "_is_there", lambda _: False)
+    def comes(_: str) -> None:
+        (tmp_path / "later").rename(model)
+
+    monkeypatch.setattr(places, "_encoding_named", comes)
     monkeypatch.setattr(opening, "open_tokenizer", opens_late)
     with pytest.raises(ChatTemplateError, match="model' is not a folder"):
         load_tokenizer(model).get_chat_template()
