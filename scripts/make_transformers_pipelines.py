@@ -46,7 +46,8 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 OTHER = {
     *("HerbertTokenizer", "LayoutLMv2Tokenizer", "LayoutLMv3Tokenizer", "LayoutXLMTokenizer"),
     *("MBartTokenizer", "MBart50Tokenizer"),  # ids of codes that are not in the vocabulary
-    *("RemBertTokenizer", "UdopTokenizer"),  # tokens around a text depend on the file
+    # Tokens around a text depend on the file.
+    *("RemBertTokenizer", "SeamlessM4TTokenizer", "UdopTokenizer"),
     *("BigBirdTokenizer", "PegasusTokenizer"),  # not tried
 }
 """Classes whose tokenizers are not equal, as ``scripts/make_tokenizer_matrix.py`` finds, or that

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +426,8 @@ def _odd_scores(scores: Mapping[str, float]) -> str:
     """
     of_score: dict[float, str] = {}
     for text, score in scores.items():
+        if isnan(score):
+            return f"the score of its token {text!r:.40} is not a number"
         for place in range(1, len(text)):
             odd = [half for half in (text[:place], text[place:]) if half not in scores]
             if any(len(half) > 1 for half in odd):

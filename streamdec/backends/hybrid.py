@@ -206,12 +206,10 @@ class HybridTokenizer(HuggingFaceTokenizer):
     def _fall_back(self, error: Exception) -> None:
         """Report and log why huggingface encodes."""
         self.report = replace(self.report, reason=str(error))
-        self._tell("missing" if isinstance(error, MissingExtraError) else "refused")
+        reason: FallbackReason = "missing" if isinstance(error, MissingExtraError) else "refused"
+        tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
         _log.info("%r: %s", self.name, self.report)
         self._settled.set()
-
-    def _tell(self, reason: FallbackReason) -> None:
-        tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, reason))
 
     # --- encoding ---------------------------------------------------------------------------------
 
@@ -226,7 +224,7 @@ class HybridTokenizer(HuggingFaceTokenizer):
                 # A failure of fastokens must not fail the request.
                 message = "%r: fastokens failed, so %s encodes this call: %s"
                 _log.warning(message, self.name, self.tokenizer_type, error)
-                self._tell("fails")
+                tell(hooks.installed, "fell_back", FellBack(self.tokenizer_type, "fails"))
         slow = super()._batch_ids(texts, special, add_special_tokens=add_special_tokens)
         if self._waiting:
             self._encoded += sum(map(len, texts))

@@ -53,7 +53,6 @@ def info(tokenizer: shared.Source, as_json: bool) -> None:
 def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
     """Return everything as JSON data."""
     special = tokenizer.special_tokens
-    rules = tokenizer.rules
     changes: TokenizerConfigChanges | None = getattr(tokenizer, "tokenizer_config_changes", None)
     path = Path(getattr(tokenizer, "name", ""))
     library = library_tokenizer(tokenizer)
@@ -67,7 +66,7 @@ def _facts(tokenizer: LoadedTokenizer) -> dict[str, Any]:
         "tokens": sum(name is not None for name in names),
         "added": None if library is None else len(library.get_added_tokens_decoder()),
         "decoder": library and [stage["type"] for stage in stages_of(library.decoder) or ()],
-        "rule": None if rules is None else type(rules.rule).__name__,
+        "rule": tokenizer.rules and type(tokenizer.rules.rule).__name__,
         "streams": route_of(tokenizer),
         "fingerprint": tokenizer.fingerprint,
         "special_tokens": {name: tokenizer.token_to_id(name) for name in special.all},
@@ -93,22 +92,17 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if token is not None:
             yield role, f"{shared.shown_token(token)} ({facts['special_tokens'][token]})"
     yield "special", _listed(facts["special_tokens"])
-    if facts["tokenizer_config_changes"] is not None:
-        yield from _change_lines(facts["tokenizer_config_changes"])
+    if changes := facts["tokenizer_config_changes"]:
+        yield "config", " and ".join(changes["files"]) or "no file beside it"
+        if changes["built_by"]:
+            yield "built by", f"{changes['built_by']} of transformers 5"
+        if changes["not_followed"]:
+            yield "differs", f"possibly from transformers 5: {changes['not_followed']}"
     yield "fingerprint", facts["fingerprint"]
     yield "sha256", report["sha256"] or "not computed"
     if report["revision"]:
         yield "revision", report["revision"]
     yield "versions", shared.versions()
-
-
-def _change_lines(changes: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the files and the class that were applied."""
-    yield "config", " and ".join(changes["files"]) or "no file beside it"
-    if changes["built_by"]:
-        yield "built by", f"{changes['built_by']} of transformers 5"
-    if changes["not_followed"]:
-        yield "differs", f"possibly from transformers 5: {changes['not_followed']}"
 
 
 def _listed(tokens: dict[str, int]) -> str:

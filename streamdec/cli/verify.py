@@ -22,7 +22,7 @@ from streamdec.cli.inputs import Input, input_options
 from streamdec.core.conditions import StopConditions
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.core.token_ids import check_token_id
-from streamdec.errors import SourceError
+from streamdec.errors import EncodeError, SourceError, TokenizerLibraryError
 from streamdec.fastpath._probes import SAMPLE_TEXTS
 from streamdec.protocols import ByteFallback, Tokenizer
 from streamdec.tokenizers._base import BaseTokenizer
@@ -87,8 +87,7 @@ def verify(tokenizer: shared.Source, source: Input, *, is_encoding: bool) -> Non
                 rows, num_ids = rows + 1, num_ids + len(ids)
                 # A row is cut in the same places each time, wherever it is.
                 seed = str(ids)
-                found = next(_differences(loaded, ids, seed), None)
-                if found is not None:
+                if found := next(_differences(loaded, ids, seed), None):
                     shared.write(f"line {number}: {found.how}\n")
                     if differing < _MOST_SHOWN:
                         _show_in_full(loaded, ids, seed, found)
@@ -110,15 +109,24 @@ def _verify_encoding(tokenizer: shared.Source) -> int:
     texts = [*SAMPLE_TEXTS, *packaged, *"".join(packaged).split("\n\n")]
     assert isinstance(loaded, BaseTokenizer)
     library, encode = loaded._library_encode()  # noqa: SLF001
-    found = ((text, list(loaded.encode(text).ids), list(encode(text))) for text in texts)
-    differing = [each for each in found if each[1] != each[2]]
+    rows, failed = [], []
+    for text in texts:
+        try:
+            rows.append((text, list(loaded.encode(text).ids), list(encode(text))))
+        except (EncodeError, TokenizerLibraryError) as error:
+            failed.append(error)
+    if not rows:
+        raise failed[0]
+    differing = [row for row in rows if row[1] != row[2]]
     for text, ours, theirs in differing[:_MOST_SHOWN]:
         at = same_items(ours, theirs)
         shown = slice(at, at + _IDS_SHOWN)
         shared.write(f"text {text[:_SHOWN]!a}: from token {at}\n")
         shared.write(f"  encode()  {ours[shown]}\n  {library:9} {theirs[shown]}\n")
-    message = f"{shared.counted(len(texts), 'text')} encoded by {loaded.report.active}"
+    message = f"{shared.counted(len(rows), 'text')} encoded by {loaded.report.active}"
     shared.write(f"{message}: {len(differing):,} with other ids than those of {library}\n")
+    if failed:
+        shared.write(f"{shared.counted(len(failed), 'text')} cannot be encoded: {failed[0]}\n")
     return int(bool(differing))
 
 

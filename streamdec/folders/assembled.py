@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from streamdec.errors import TokenizerLibraryError, TokenizerLoadError
-from streamdec.folders.folder_tokens import FolderTokens, not_normalized, read_folder
+from streamdec.folders.folder_tokens import FolderTokens, copy_of, read_folder
 from streamdec.folders.sentencepiece_proto import (
     BPE,
     CONTROL,
@@ -60,22 +60,33 @@ def _from_sentencepiece(content: bytes, path: Path) -> tuple[Tokenizer, FolderTo
         raise NotFollowedError("a SentencePiece model of whole words or of characters")
     if not tokens.is_remote and tokens.how != "reads":
         raise NotFollowedError(f"the class {tokens.chosen.name} makes its tokenizer in its own way")
+    names, tokens = with_pieces(proto, tokens)
+    is_legacy = bool(tokens.config.get("legacy", True))
+    return tokenizer_of_pieces(proto, names, is_legacy=is_legacy), tokens
+
+
+def with_pieces(proto: ModelProto, tokens: FolderTokens) -> tuple[list[str], FolderTokens]:
+    """Return the texts of the pieces, and the tokens to add: those of the files and of the model.
+
+    A class that builds its tokenizer also adds the user-defined pieces.
+    """
     declared = tokens.declared
     names = [piece.text for piece in proto.pieces]
     kept = {text for i, text in enumerate(names) if i not in declared}
     for i, token in declared.items():
-        if proto.model_type == BPE and i < len(names) and token.content not in kept:
+        is_replaced = proto.model_type == BPE and not tokens.is_built
+        if is_replaced and i < len(names) and token.content not in kept:
             names[i] = token.content
     if proto.adds_prefix:
         # Added tokens are looked for in the text as it is, so each part between them has a prefix.
-        plain = {i: not_normalized(token) for i, token in declared.items()}
+        plain = {i: copy_of(token, normalized=False) for i, token in declared.items()}
         tokens = replace(tokens, declared=plain)
     if not tokens.has_list:
-        control = (piece.text for piece in proto.pieces if piece.kind == CONTROL)
-        extra = (AddedToken(text, normalized=False, special=True) for text in control)
+        kinds = (CONTROL, USER_DEFINED) if tokens.is_built else (CONTROL,)
+        listed = [(p.text, p.kind == CONTROL) for p in proto.pieces if p.kind in kinds]
+        extra = (AddedToken(text, normalized=False, special=special) for text, special in listed)
         tokens = replace(tokens, extra=tuple(extra))
-    is_legacy = bool(tokens.config.get("legacy", True))
-    return tokenizer_of_pieces(proto, names, is_legacy=is_legacy), tokens
+    return names, tokens
 
 
 def tokenizer_of_pieces(proto: ModelProto, names: list[str], *, is_legacy: bool) -> Tokenizer:

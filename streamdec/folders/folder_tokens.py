@@ -179,7 +179,8 @@ def resolve(
         said[_EXTRA] = said.pop(_ADDITIONAL)
     if declared is None:
         said |= _of_map(special_map, said)
-        declared = {**dict(_of_legacy(legacy, said)), **own}
+        copies = {i: copy_of(token) for i, token in own.items()}  # the caller's keep their flags
+        declared = {**dict(_of_legacy(legacy, said)), **copies}
     defaults = (chosen.cls is not None and chosen.cls.roles) or model_roles or {}
     defaults = {**_of_padding(content), **defaults}
     by_text = {token.content: token for token in declared.values()}
@@ -208,10 +209,10 @@ def added_token(value: Mapping[str, Any]) -> AddedToken:
     return AddedToken(value["content"], **flags)
 
 
-def not_normalized(token: AddedToken) -> AddedToken:
-    """Return a copy of ``token`` that is looked for in the text as it is."""
+def copy_of(token: AddedToken, **changes: bool) -> AddedToken:
+    """Return a copy of ``token`` with other flags."""
     flags = {name: getattr(token, name) for name in _FLAGS}
-    return AddedToken(token.content, **{**flags, "normalized": False})
+    return AddedToken(token.content, **{**flags, **changes})
 
 
 def keep_skipped(tokenizer: Tokenizer, tokens: list[AddedToken]) -> None:

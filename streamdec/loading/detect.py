@@ -108,7 +108,7 @@ def detect_format(path: str | os.PathLike[str]) -> Detected:
         return _detect(given)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TokenizerLoadError(f"{_shown(given)}: {reason}") from error
+        raise TokenizerLoadError(f"{str(given)!r:.400}: {reason}") from error
 
 
 def _detect(path: Path) -> Detected:
@@ -133,6 +133,8 @@ def _detect_file(path: Path) -> Detected:
     said = next(signs, unknown)
     if said in _NAMES:
         return Detected(path, said, _NAMES[said])
+    if path.name == "tokenizer.json":  # never only a part
+        said = said.replace(_ABOUT_PARTS, "download it again, or save it with save_pretrained")
     return Detected(path, "unsupported", said)
 
 
@@ -143,8 +145,8 @@ def _detect_folder(folder: Path) -> Detected:
     if (folder / "tokenizer.json").exists():
         return _detect(folder / "tokenizer.json")
     if (folder / "tokenizer.json").is_symlink():
-        to = _shown((folder / "tokenizer.json").readlink())
-        what = f"a tokenizer.json that is a link to nothing (to {to})"
+        to = str((folder / "tokenizer.json").readlink())
+        what = f"a tokenizer.json that is a link to nothing (to {to!r:.400})"
         return Detected(folder, "unsupported", what)
     names = sorted(entry.name for entry in folder.iterdir())
     worth = [n for n in names if _WORTH_LOOKING.fullmatch(n) and not _LATER_PART.search(n)]
@@ -201,9 +203,3 @@ def _without_tokenizer(names: list[str]) -> str:
 def _listed(names: list[str], most: int = 5) -> str:
     shown = ", ".join(ascii(name) if not name.isprintable() else name for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def _shown(path: Path) -> str:
-    """Return ``path`` for a message: quoted, and at most 400 characters of it."""
-    text = repr(str(path))
-    return text if len(text) <= 400 else f"{text[:400]}…'"

@@ -91,7 +91,7 @@ def load_tokenizer(
             says what to do.
         MissingExtraError: the library for the format is missing.
         ChatTemplateError: ``chat_template`` cannot be read.
-        TypeError: ``path_or_name`` is neither a string nor a path, or a flag is not a bool.
+        TypeError: ``path_or_name``, a flag or ``models`` is of another type.
         ValueError: ``fast`` is invalid.
 
     >>> from streamdec import load_tokenizer
@@ -114,9 +114,7 @@ def load_tokenizer(
         raise TypeError(f"path_or_name must be a path or a name, not {path_or_name!r:.80}")
     name = os.fsdecode(path_or_name)
     if not name:  # pathlib would read it as the working directory
-        raise TokenizerLoadError(
-            "path_or_name is empty; give a path or a name, such as 'org/model'"
-        )
+        raise TokenizerLoadError("path_or_name is empty; give a path or a name like 'org/model'")
     check_flag("allow_download", allow_download)
     if apply_tokenizer_config is not None:
         check_flag("apply_tokenizer_config", apply_tokenizer_config)

@@ -62,6 +62,8 @@ def looked_up(name: str, models: Mapping[str, str | os.PathLike[str]] | None) ->
     If ``models`` is None, the table is that of the environment. Raises
     :class:`~streamdec.TokenizerLoadError` if it cannot be read, or if the value is not a path.
     """
+    if not isinstance(models, Mapping | None):
+        raise TypeError(f"models must be a dict of names to paths, not {type(models).__name__}")
     given = os.environ.get(VARIABLE)
     if models is None and given:
         models = read_object(Path(given).parent, Path(given).name)
@@ -81,7 +83,9 @@ def place_of(
     The arguments are those of load_tokenizer. Raises TokenizerLoadError or MissingExtraError, which
     say where it was looked for.
     """
-    is_there = _is_there(name)
+    is_there = False
+    with suppress(OSError, ValueError):  # too long, or with a NUL
+        is_there = Path(name).exists()
     hub_id = name.removeprefix(HUB)
     if revision is not None and (is_there or not is_hub_id(hub_id)):
         # An encoding has no revisions, so with a revision the name is that of a repository.
@@ -132,13 +136,6 @@ def _reasons(name: str) -> list[str]:
         if find_spec("tiktoken") is None:
             reasons.append("models of OpenAI need tiktoken: pip install 'streamdec[tiktoken]'")
     return reasons
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except (OSError, ValueError):  # too long, or with a NUL
-        return False
 
 
 def _encoding_named(name: str) -> str | None:

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 from streamdec.errors import TokenizerLoadError
+from streamdec.folders.assembled import with_pieces
 from streamdec.folders.folder_tokens import FolderTokens, Token, added_token, resolve
+from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.folders.tokenizer_class import GENERIC
 from streamdec.folders.tokenizer_config import content_of
 from streamdec.loading import untrusted
@@ -24,11 +27,19 @@ from streamdec.locks import cached_property
 from streamdec.preflight.snapshot import Snapshot
 
 MAX_ID = 2**32 - 1
-_OF_ANY_CLASS = re.compile(r".*\.(?:model|spm|tiktoken)|tokenizer\.model\.v.*|tekken\.json")
+_OF_ANY_CLASS = re.compile(r"tokenizer\.model(?:\.v.*)?|tiktoken\.model|tekken\.json")
 _OF_ONE_CLASS = re.compile(
     r"vocab(?:-src)?\.json|vocab\.txt|bpe\.codes|byte_maps\.json|prophetnet\.tokenizer"
+    r"|.*\.(?:model|spm|tiktoken)"
 )
 """Files from which any class can make a tokenizer, and files that only some classes read."""
+_OF_PIECES = frozenset((GENERIC, "LlamaTokenizer", "GemmaTokenizer"))
+"""Classes whose tokens are the pieces of a SentencePiece model and those of the files."""
+_OF_VOCAB_JSON = re.compile(
+    "(Blenderbot|CLIP|CodeGen|Cohere|Deberta|GPT2|GPTNeoX|Herbert|LayoutLMv3|Luke|Nougat|OpenAIGPT"
+    "|Qwen2|Roberta|Whisper)Tokenizer"
+)
+"""Classes that read a ``vocab.json``; those in Python do, too."""
 
 
 class Role(NamedTuple):
@@ -169,7 +180,7 @@ class Tokens:
     @cached_property
     def folder(self) -> FolderTokens:
         """The files beside ``tokenizer.json``, resolved as when a tokenizer is loaded."""
-        return resolve(
+        tokens = resolve(
             self.config,
             self.snapshot.object("config.json") or {},
             {entry.id: entry.token for entry in self.declared} if self.has_decoder else None,
@@ -177,7 +188,19 @@ class Tokens:
             self.legacy,
             {entry.id: entry.token for entry in self.own},
             content=self.snapshot.content("tokenizer.json") or b"",
+            model_roles=None if self.model is None else self.model.roles,
         )
+        return tokens if self.model is None else with_pieces(self.model, tokens)[1]
+
+    @cached_property
+    def model(self) -> ModelProto | None:
+        """The SentencePiece model from which a tokenizer is made; None without one."""
+        names = [name for name in self.snapshot.names if _OF_ANY_CLASS.fullmatch(name)]
+        others = {"tokenizer.json", "vocab.json"}.intersection(self.snapshot.names)
+        content = self.snapshot.content("tokenizer.model") if names == ["tokenizer.model"] else None
+        with suppress(ValueError):
+            return None if content is None or others else ModelProto.parse(content)
+        return None
 
     @cached_property
     def roles(self) -> dict[str, Role]:
@@ -186,13 +209,16 @@ class Tokens:
         if not self.said.get(key, (None, ""))[0]:
             key = "additional_special_tokens"  # which is read as the other one then
         extra, source_of_extra = self.said.get(key, (None, ""))
+        default = f"class {self.folder.chosen.name}"
+        if self.model is not None and self.folder.how == "reads":
+            default = "the SentencePiece model"
         found: dict[str, Role] = {}
         for name, text in self.folder.texts.items():
             _, source = self.said.get(name, (None, ""))
             pointer = f"/{_escaped(name)}" if source else ""
             if isinstance(extra, dict) and content_of(extra.get(name)) == text:
                 source, pointer = source_of_extra, f"/{key}/{_escaped(name)}"
-            found[name] = Role(text, source or f"class {self.folder.chosen.name}", pointer)
+            found[name] = Role(text, source or default, pointer)
         return found
 
     @property
@@ -220,10 +246,15 @@ class Tokens:
     @cached_property
     def loaded(self) -> Vocabulary | None:
         """The tokens with the other files applied; None if they are unknown."""
-        if self.bare is None or self.folder.is_remote:
+        if self.folder.how in ("", "python"):  # made by code of the folder, or by a class in Python
             return None
-        own = () if self.folder.is_built else (entry.token for entry in self.own)
-        return Vocabulary(self.bare.model, [*own, *self.to_add()])
+        if self.bare is not None:
+            own = () if self.folder.is_built else (entry.token for entry in self.own)
+            return Vocabulary(self.bare.model, [*own, *self.to_add()])
+        if self.model is not None and self.folder.chosen.name in _OF_PIECES:
+            names, _ = with_pieces(self.model, self.folder)
+            return Vocabulary({text: i for i, text in enumerate(names)}, self.to_add())
+        return None
 
     def to_add(self) -> list[Token]:
         """Return the tokens that transformers adds, in its order."""
@@ -233,8 +264,9 @@ class Tokens:
     @cached_property
     def added(self) -> dict[int, tuple[str, bool]]:
         """Each added token after loading: its text, and whether it is special."""
-        if self.loaded is not None:
-            return dict(sorted(self.loaded.added.items()))
+        found = self.loaded or self._built
+        if found is not None:
+            return dict(sorted(found.added.items()))
         return {i: (token.content, token.special) for i, token in self.folder.by_id().items()}
 
     def id_of(self, text: str) -> int | None:
@@ -242,21 +274,39 @@ class Tokens:
         return (self.loaded or self._listed).id_of(text)
 
     @cached_property
-    def _listed(self) -> Vocabulary:
-        """The tokens of ``vocab.json``, if the class reads it, and the added ones."""
-        is_read = "tokenizer.json" not in self.snapshot and "vocab.json" in self.other_vocabularies
+    def _words(self) -> dict[str, int]:
+        """The ids of ``vocab.json`` or ``vocab.txt``, if the class reads it."""
+        is_python = self.folder.how == "python"
+        if "tokenizer.json" in self.snapshot and not is_python:
+            return {}
+        pipelines = (self.folder.pipeline or {}).get("pipelines")
+        if pipelines and pipelines[0][1]["model"]["type"] == "WordPiece":
+            text = self.snapshot.text("vocab.txt") or ""
+            return {word: i for i, word in enumerate(text.removesuffix("\n").split("\n"))}
+        is_read = is_python or _OF_VOCAB_JSON.fullmatch(self.folder.chosen.name)
         found = (is_read and self.snapshot.object("vocab.json")) or {}
-        ids = {text: i for text, i in found.items() if is_id(i)}
-        if is_read and self.folder.is_built:
-            return Vocabulary(ids, self.to_add())
+        return {text: i for text, i in found.items() if is_id(i)}
+
+    @cached_property
+    def _built(self) -> Vocabulary | None:
+        """What the class makes of these ids; None if it is not known."""
+        added = (self.folder.pipeline or {}).get("added", ())
+        is_known = self._words and self.folder.is_made and self._words.keys() >= {*added}
+        return Vocabulary(self._words, self.to_add()) if is_known else None
+
+    @cached_property
+    def _listed(self) -> Vocabulary:
         # Of several ids of an added token, the lowest one counts.
-        return Vocabulary(ids | {t: i for i, (t, _) in sorted(self.added.items(), reverse=True)})
+        added = {text: i for i, (text, _) in sorted(self.added.items(), reverse=True)}
+        words = self._words if self.folder.how == "python" else {}
+        return self._built or Vocabulary(words | added)
 
     def text_of(self, token_id: int) -> str | None:
         """Return the text of an id; None if it is unknown."""
         if token_id in self.added:
             return self.added[token_id][0]
-        return (self.loaded or self.bare or self._listed).text_of(token_id)
+        bare = self.bare if self.folder.is_remote else None
+        return (self.loaded or bare or self._listed).text_of(token_id)
 
 
 def is_id(value: object) -> TypeGuard[int]:

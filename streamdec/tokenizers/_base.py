@@ -72,10 +72,6 @@ class BaseTokenizer(ChatTokenizer, ABC):
     def _decode(self, token_ids: Sequence[int], skip_special_tokens: bool) -> str:
         """Return the text of ``token_ids``, which are not checked."""
 
-    def _library_decode(self) -> tuple[str, Callable[[list[int]], str]]:
-        """Return the name and the decode function of the library, for comparisons."""
-        return "decode()", self.decode
-
     def _library_encode(self) -> tuple[str, Callable[[str], Sequence[int]]]:
         """Return the name and the encode function of the library, for comparisons."""
         raise EncodeError(f"{self!r} has no library that encodes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
 import struct
@@ -238,6 +239,7 @@ def test_what_llama_cpp_reads_otherwise_is_warned_of(changes: dict[str, Any], me
     [
         ([-1.0, -1.0, -2.0], ["ab", "bc", "▁▁"], "'ab' and 'bc' have the same score"),
         ([-1.0, -2.0, -3.0], ["ab", "ll", "▁▁"], "'ll' has a letter without a token"),
+        ([math.nan, -2.0, -3.0], ["ab", "bc", "▁▁"], "its token 'ab' is not a number"),
         ([-1.0, -3.0, -3.0], ["ab", "▁▁", "▁▁▁"], ""),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from streamdec.backends.hybrid import HybridTokenizer
 from streamdec.cli.verify import smallest
@@ -40,6 +41,19 @@ def test_a_token_that_a_gguf_file_has_for_users_is_no_difference(
     path.write_bytes(content)
     result = run(monkeypatch, "verify", str(path), "--encode")
     assert (result.status, "encoded by gguf: 0 with other" in result.out) == (0, True)
+
+
+def test_texts_that_cannot_be_encoded_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without an unknown token, as in the vocabularies of CTC."""
+    path = tmp_path / "words.json"
+    Tokenizer(models.WordLevel({"a": 0})).save(str(path))
+    result = run(monkeypatch, "verify", str(path), "--encode")
+    compared, failed = result.out.splitlines()
+    assert compared.startswith("1 text encoded by huggingface: 0 with other ids")
+    assert re.match(r"[0-9]+ texts cannot be encoded: .*\[UNK\]", failed)
+    assert result.status == 0
 
 
 def test_other_ids_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,6 @@ OTHERS = {
     ("FunnelTokenizer", "wordpieces_prefix"): "@@",
     ("NllbTokenizer", "legacy_behaviour"): True,
     ("RobertaTokenizer", "trim_offsets"): False,
-    ("SeamlessM4TTokenizer", "src_lang"): "fra",
     ("T5Tokenizer", "extra_ids"): 7,
     ("XLNetTokenizer", "unk_id"): 2,
 }

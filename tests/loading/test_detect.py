@@ -60,10 +60,7 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
         (b"hello there\n", "a file of an unknown format that begins with b'hello there"),
         (b"\n\nhello\n", "a file of an unknown format"),
         (b"{\xff}", 'JSON without a "model"'),
-        (
-            b'{"model_max_length": 1024}',
-            'JSON without a "model" (if it is one file of a tokenizer, give the folder)',
-        ),
+        (b'{"model_max_length": 1024}', 'JSON without a "model" ('),
         (b'{"model": "gpt"}', 'JSON without a "model"'),
         (b'{"eos_token_id": 7, "version": "5"}', 'JSON without a "model"'),
         (b'{"a":1.5,"b":"","c":"","d":"","e":"","f":""}', 'JSON without a "model"'),
@@ -72,8 +69,11 @@ def test_the_content_tells_the_format(content: bytes, kind: str, tmp_path: Path)
 def test_other_formats_are_named(content: bytes, description: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
     assert found(tmp_path).startswith(description)
+    assert "give the folder" not in found(tmp_path)
     (tmp_path / "tokenizer.json").rename(tmp_path / "vocab.txt")
     assert found(tmp_path / "vocab.txt").startswith(description)
+    is_part = description.startswith(("JSON", "a file of an unknown"))
+    assert ("give the folder" in found(tmp_path / "vocab.txt")) == is_part
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
@@ -170,7 +170,7 @@ def test_a_folder_may_come_and_go_while_it_is_loaded(
 ) -> None:
     """As if another process replaces it. The template of its parent is never its own."""
     model = tmp_path / "model"
-    shutil.copytree(places.DEMO, model)
+    shutil.copytree(places.DEMO, tmp_path / "later")
     (tmp_path / "chat_template.jinja").write_text("of another model", "utf-8")
     opens = opening.open_tokenizer
 
@@ -179,7 +179,10 @@ def test_a_folder_may_come_and_go_while_it_is_loaded(
         model.rename(tmp_path / "old")
         return loaded
 
-    monkeypatch.setattr(places, "_is_there", lambda _: False)
+    def comes(_: str) -> None:
+        (tmp_path / "later").rename(model)
+
+    monkeypatch.setattr(places, "_encoding_named", comes)
     monkeypatch.setattr(opening, "open_tokenizer", opens_late)
     with pytest.raises(ChatTemplateError, match="model' is not a folder"):
         load_tokenizer(model).get_chat_template()

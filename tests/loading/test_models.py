@@ -85,6 +85,8 @@ def test_the_environment_names_a_table(file: Path, monkeypatch: pytest.MonkeyPat
 def test_a_bad_table_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TokenizerLoadError, match="the table of models has 5 for 'm'"):
         load_tokenizer("m", models={"m": 5})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="models must be a dict of names to paths, not list"):
+        load_tokenizer("m", models=["m"])  # type: ignore[arg-type]
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none.json"))
     with pytest.raises(TokenizerLoadError, match=r"STREAMDEC_MODELS names .*none\.json"):
         load_tokenizer("m")

@@ -104,6 +104,8 @@ def test_a_class_that_builds_from_the_vocabulary_loses_tokens(tmp_path: Path) ->
         ("ByT5Tokenizer", "merges.txt", "info"),
         ("MarianTokenizer", "merges.txt", "error"),
         ("PreTrainedTokenizerFast", "vocab.txt", "error"),
+        ("PreTrainedTokenizerFast", "spiece.model", "error"),
+        ("PreTrainedTokenizerFast", "tokenizer.model", "info"),
     ],
 )
 def test_a_missing_tokenizer_json_is_an_error_if_nothing_is_read_instead(
@@ -112,6 +114,14 @@ def test_a_missing_tokenizer_json_is_an_error_if_nothing_is_read_instead(
     change = both(without("tokenizer"), say(tokenizer_class=name), file(other, "a\n"))
     report = inspect(control(change).write(tmp_path), render=False)
     assert {f.code: f.severity for f in report.findings}["TOKENIZER_JSON_MISSING"] == severity
+    # Classes in Python do not read a tokenizer.json.
+    report = inspect(control(both(change, with_own)).write(tmp_path), render=False)
+    is_missing = "TOKENIZER_JSON_MISSING" in report.codes
+    assert is_missing == (name == "MarianTokenizer")
+
+
+def with_own(parts: Parts) -> None:
+    parts.tokenizer = control().tokenizer
 
 
 @pytest.mark.parametrize("entry", ["<|im_end|>", {"special": True}, {"content": ""}])

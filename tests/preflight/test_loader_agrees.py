@@ -23,7 +23,7 @@ from streamdec.preflight.snapshot_tokens import Tokens, Vocabulary
 from streamdec.tokenizers import HybridTokenizer
 from streamdec.tokenizers.tokenizer_report import LoadedTokenizer
 from tests.folders.test_class_pipelines import ROWS, drawn
-from tests.preflight.changes import CASES
+from tests.preflight.changes import CASES, both, drop, flag
 from tests.preflight.making import SPECIAL, added, control
 
 Added = dict[int, tuple[Any, ...]]
@@ -112,6 +112,13 @@ def test_the_loader_and_preflight_agree_on_a_folder_for_each_finding(
         return  # which the loader rejects, or reads from its place
     is_known = not tokens.folder.chosen.unknown
     assert check(folder) == is_known or tokens.loaded is None or tokens.folder.is_remote
+
+
+def test_a_role_makes_a_token_special_whose_flags_no_other_file_declares(tmp_path: Path) -> None:
+    folder = control(both(drop("added_tokens_decoder"), flag(2, special=False))).write(tmp_path)
+    assert check(folder)
+    assert quietly(folder).decode([258]) == ""
+    assert "SPECIAL_FLAG_DRIFT" in inspect(folder, render=False).codes
 
 
 DATA = json.loads((Path(__file__).parent / "data" / "loads.json").read_text("utf-8"))

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from streamdec.errors import StreamdecWarning
+from streamdec.folders.sentencepiece_proto import ModelProto
 from streamdec.preflight import Source, effective_stop_tokens, inspect, stop_conditions
 from streamdec.preflight.engine_versions import parse_engine
 from streamdec.preflight.turns import ANSWER, FIRST, QUESTION, Probes, Turns, find_turns, probe
 from tests.preflight.changes import both, drop, own, say, without
 from tests.preflight.making import CHATML, control
-from tests.support.files import write_files
+from tests.support.files import sentencepiece, write_files
 
 STOPS = json.loads((Path(__file__).parent / "data" / "stops.json").read_text("utf-8"))
 """Written by ``scripts/make_preflight_goldens.py``."""
@@ -111,16 +112,40 @@ def test_a_tokenizer_without_files_may_have_an_unknown_end_of_sequence(
         ("GPT2Tokenizer", "<new>", {2: "<new>", 258: "<|im_end|>"}),
         ("M2M100Tokenizer", "<|im_end|>", {258: "<|im_end|>"}),
         ("PreTrainedTokenizerFast", "<|im_end|>", {258: None}),
+        ("GemmaTokenizer", "<|im_end|>", {258: None}),
+        ("BertTokenizer", "<|im_end|>", {258: "<|im_end|>"}),
+        ("BertTokenizer", "<new>", {258: "<|im_end|>", 259: "<new>"}),
+        ("SplinterTokenizer", "<|im_end|>", {258: None}),  # which adds [QUESTION]
     ],
 )
-def test_vocab_json_has_the_ids_if_a_class_reads_it(
+def test_a_vocabulary_has_the_ids_if_a_class_reads_it(
     name: str, eos: str, texts: dict[int, str | None], tmp_path: Path
 ) -> None:
     parts = control(without("tokenizer"))
     parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
     parts.others["vocab.json"] = {"<|im_end|>": 258, "<|pad|>": "259"}
+    parts.others["vocab.txt"] = "\n".join([*map(str, range(258)), "<|im_end|>"])
     stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
     assert (stop.texts, stop.resolved) == (texts, None not in texts.values())
+
+
+@pytest.mark.parametrize("eos", ["</s>", "<|im_end|>"])
+@pytest.mark.parametrize("name", [None, "LlamaTokenizer", "T5Tokenizer"])
+def test_a_sentencepiece_model_has_the_ids(name: str | None, eos: str, tmp_path: Path) -> None:
+    """Except with T5's class, which adds tokens of its own."""
+    pytest.importorskip("sentencepiece")
+    parts = control(without("tokenizer", "generation"))
+    model = sentencepiece(pad_id=0, eos_id=1, unk_id=2, bos_id=3)
+    parts.others["tokenizer.model"] = model
+    parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
+    if name is None and eos == "</s>":  # the model says it
+        parts.tokenizer_config = None
+    stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
+    own = 1 if eos == "</s>" else len(ModelProto.parse(model).pieces)
+    assert stop.texts == (
+        {258: None} if name == "T5Tokenizer" else {258: stop.texts[258], own: eos}
+    )
+    assert stop.resolved == (name != "T5Tokenizer")
 
 
 def test_stop_conditions_that_may_lack_a_stop_warn(tmp_path: Path) -> None:

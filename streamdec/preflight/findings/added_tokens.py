@@ -161,8 +161,7 @@ def _map(view: View) -> Iterator[Finding]:
 def _in_template(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     unskipped = {text: i for i, (text, special) in tokens.added.items() if not special}
-    found = view.ids(unskipped[text] for text in view.written_in_template(unskipped))
-    if found:
+    if found := view.ids(unskipped[text] for text in view.written_in_template(unskipped)):
         some = dict(list(found.items())[:_MOST])
         yield RULES["STRUCTURAL_TOKEN_NOT_SPECIAL"](Evidence(*view.template_place, ids=some))
     markers = sorted(set(_MARKER.findall(view.template_text)))

@@ -88,8 +88,7 @@ def _turns(view: View) -> Iterator[Finding]:
 
 
 def _not_stopped(view: View, code: str, note: str, ids: Mapping[int, str]) -> Iterator[Finding]:
-    lacking = view.not_stopping_at(ids)
-    if lacking:
+    if lacking := view.not_stopping_at(ids):
         evidence = Evidence(*view.template_place, note=note, ids=ids)
         yield _with_stops(view, code, [evidence], lacking)
 
@@ -131,8 +130,7 @@ def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
 
 def _fallbacks(view: View) -> Iterator[Finding]:
     eos = view.eos
-    defaults = _class_defaults(view)
-    if defaults:
+    if defaults := _class_defaults(view):
         yield RULES["EOS_CLASS_DEFAULT_IN_EFFECT"](_class_default_evidence(view, defaults))
     text = eos.lifted
     is_written = any(source.kind == "text_config" for _, source in text)

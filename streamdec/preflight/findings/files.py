@@ -56,13 +56,14 @@ def _problems(view: View) -> Iterator[Finding]:
 
 
 def _tokenizer_json(view: View) -> Iterator[Finding]:
-    tokens = view.tokens
-    if _JSON not in view.snapshot:
-        found = tokens.other_vocabularies or auto_map_of(tokens.config)
-        found = found or [*_WITHOUT_FILES & {tokens.folder.chosen.name}]
+    tokens, name = view.tokens, view.tokens.folder.chosen.name
+    is_there = _JSON in view.snapshot
+    found = tokens.other_vocabularies or auto_map_of(tokens.config)
+    found = found or [*_WITHOUT_FILES & {name}]
+    if not is_there or (tokens.folder.how == "python" and not found):
         note = "transformers may use" if found else "no other file makes a tokenizer"
         others = Evidence(value=found or None, note=note)
-        missing = Evidence(_JSON, note="not there")
+        missing = Evidence(_JSON, note=f"{name} does not read it" if is_there else "not there")
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
     else:
         flags = [

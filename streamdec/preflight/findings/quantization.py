@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,8 +23,9 @@ Place = tuple[str, str, dict[str, Any]]
 def quantizations(config: Any) -> list[tuple[str, Any]]:
     """Return each ``quantization_config`` and its dotted path, the outer ones first."""
     found = []
-    places: list[tuple[str, Any]] = [("", config)]
-    for path, value in places:  # which grows
+    places: deque[tuple[str, Any]] = deque([("", config)])
+    while places:
+        path, value = places.popleft()
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, inner in items:
             here = f"{path}.{key}" if path else str(key)
@@ -39,8 +41,7 @@ def quantization_places(snapshot: Snapshot) -> list[Place]:
     config = snapshot.object(_CONFIG) or {}
     places: list[tuple[str, str, Any]] = [(_CONFIG, *each) for each in quantizations(config)]
     others = [(_CONFIG, "compression_config", config.get("compression_config"))]
-    sidecar = snapshot.object(_SIDECAR)
-    if sidecar:
+    if sidecar := snapshot.object(_SIDECAR):
         inner = sidecar.get("quantization")
         is_inner = isinstance(inner, dict)
         others.insert(0, (_SIDECAR, "quantization" if is_inner else "", inner or sidecar))
