@@ -14,6 +14,7 @@ from streamdec.preflight.preflight_report import Evidence, Finding, Report, Seve
 from streamdec.preflight.questions_files import (
     CommitStatus,
     QuantizationEntry,
+    cross_ref_files,
     find_nested_quantization_config,
     summarize_quant_config,
     verify_commit_reachable,
@@ -31,6 +32,7 @@ from streamdec.preflight.questions_tokens import (
     discover_added_tokens,
     effective_tokenizer_class,
     resolve_marker_to_id,
+    version_gate_tokenizer_class,
 )
 from streamdec.preflight.stop_tokens import StopTokens, effective_stop_tokens, stop_conditions
 
@@ -48,6 +50,7 @@ __all__ = [
     "TemplateKwargs",
     "TurnMarker",
     "build_chat_template_env",
+    "cross_ref_files",
     "discover_added_tokens",
     "effective_stop_tokens",
     "effective_template_kwargs",
@@ -59,4 +62,5 @@ __all__ = [
     "stop_conditions",
     "summarize_quant_config",
     "verify_commit_reachable",
+    "version_gate_tokenizer_class",
 ]

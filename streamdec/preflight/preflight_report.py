@@ -136,6 +136,8 @@ class Rule:
     reference: tuple[str, ...] = ()
     or_severity: str = ""
     """When the severity is another one, in words."""
+    compares_files: bool = False
+    """Whether it compares one file with another."""
 
     def __call__(
         self,

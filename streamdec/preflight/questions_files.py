@@ -1,4 +1,4 @@
-"""Questions about a snapshot's files: quantisation and commit.
+"""Questions about a snapshot's files: disagreements, quantisation and commit.
 
 Only :func:`~streamdec.preflight.verify_commit_reachable` uses the network (extra ``hub``).
 """
@@ -14,8 +14,25 @@ from typing import Any, Literal, NamedTuple
 
 from streamdec.errors import MissingExtraError, TokenizerLoadError
 from streamdec.preflight.findings.quantization import quantization_places, quantizations
+from streamdec.preflight.inspection import inspect
+from streamdec.preflight.preflight_report import RULES, Finding
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.tokenizers._extras import library
+
+
+def cross_ref_files(path: str | os.PathLike[str]) -> list[Finding]:
+    """Return where files of the snapshot in ``path`` disagree, the most severe first.
+
+    Each finding names the files and the value in each. Its action says which file counts.
+
+    Raises :class:`~streamdec.TokenizerLoadError` if ``path`` is not a folder.
+
+    >>> from streamdec.preflight import cross_ref_files
+    >>> cross_ref_files("path/to/model")
+    []
+    """
+    found = inspect(path, render=False).findings
+    return [each for each in found if RULES[each.code].compares_files]
 
 
 class QuantizationEntry(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
@@ -173,6 +174,31 @@ def effective_tokenizer_class(
         source=chosen.source,
         remote_code=chosen.cls is None,
     )
+
+
+def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str, Any]) -> str:
+    """Return the transformers version that a tokenizer class needs.
+
+    The result is ``">=4.0"`` or ``">=5.0"``. ``tokenizer`` is the folder of a snapshot, the parsed
+    ``tokenizer_config.json`` (a dict), or the name of a class. A name that no version knows needs
+    5.0, which uses another class.
+
+    Raises :class:`~streamdec.TokenizerLoadError` for a path that is not a folder.
+
+    >>> from streamdec.preflight import version_gate_tokenizer_class
+    >>> version_gate_tokenizer_class("TokenizersBackend")
+    '>=5.0'
+    >>> version_gate_tokenizer_class("path/to/model")
+    '>=4.0'
+    """
+    if isinstance(tokenizer, str) and tokenizer.isidentifier() and not Path(tokenizer).is_dir():
+        tokenizer = {"tokenizer_class": tokenizer}
+    if isinstance(tokenizer, Mapping):
+        name = _declared_class(tokenizer)
+        needs_5 = bool(name) and not auto_map_of(tokenizer) and _class_of_4(name) is None
+    else:
+        needs_5 = effective_tokenizer_class(tokenizer, "4.57.6").error is not None
+    return ">=5.0" if needs_5 else ">=4.0"
 
 
 def _declared_class(config: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from streamdec.errors import TokenizerLoadError
 from streamdec.preflight import (
+    cross_ref_files,
     discover_added_tokens,
     effective_tokenizer_class,
     find_nested_quantization_config,
@@ -17,6 +18,7 @@ from streamdec.preflight import (
     is_turn_marker_eos,
     resolve_marker_to_id,
     summarize_quant_config,
+    version_gate_tokenizer_class,
 )
 from streamdec.preflight.turns import openers, probe
 from tests.preflight.changes import both, config, entry, file, flag, generation, own, say, template
@@ -106,6 +108,24 @@ def test_the_beginnings_of_messages_are_found(
     probes = probe(text, {})
     assert openers(probes, markers) == expected
     assert openers(probes, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "gate"),
+    [
+        ("TokenizersBackend", ">=5.0"),
+        ("MistralCommonBackend", ">=5.0"),
+        ("PreTrainedTokenizerFast", ">=4.0"),
+        ("LlamaTokenizer", ">=4.0"),
+        ("LlamaTokenizerFast", ">=4.0"),
+        ("AcmeTokenizer", ">=5.0"),
+        ({"tokenizer_class": "TokenizersBackend"}, ">=5.0"),
+        ({"tokenizer_class": "TikTokenTokenizer", "auto_map": ["a.TikTokenTokenizer"]}, ">=4.0"),
+        ({"tokenizer_class": None}, ">=4.0"),
+    ],
+)
+def test_the_version_that_a_class_needs(asked: Any, gate: str) -> None:
+    assert version_gate_tokenizer_class(asked) == gate
 
 
 @pytest.mark.parametrize(
@@ -204,7 +224,9 @@ def test_a_missing_folder_is_one_error(tmp_path: Path) -> None:
             inspect,
             discover_added_tokens,
             is_turn_marker_eos,
+            cross_ref_files,
             effective_tokenizer_class,
+            version_gate_tokenizer_class,
             find_nested_quantization_config,
             summarize_quant_config,
         ):

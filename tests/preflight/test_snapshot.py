@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fuzz.edits import json_edit
 from streamdec.preflight import (
+    cross_ref_files,
     discover_added_tokens,
     effective_template_kwargs,
     effective_tokenizer_class,
@@ -24,8 +25,10 @@ from streamdec.preflight import (
     resolve_marker_to_id,
     stop_conditions,
     summarize_quant_config,
+    version_gate_tokenizer_class,
 )
 from streamdec.preflight.examples import EXAMPLES, write_example
+from streamdec.preflight.preflight_report import RULES
 from streamdec.preflight.snapshot import Snapshot
 from tests.preflight.changes import CASES
 from tests.preflight.making import control, shared_snapshots
@@ -203,8 +206,10 @@ def test_every_corrupted_folder_has_a_report_and_every_question_an_answer(
             assert [*kept, *dropped, *refused] == ["a"]
         for token_id, token in discover_added_tokens(folder).items():
             assert token_id in resolve_marker_to_id(folder, token.content)
+        assert all(RULES[finding.code].compares_files for finding in cross_ref_files(folder))
         for version in ("4.57.6", "5.24.0"):
             assert str(effective_tokenizer_class(folder, version))
+        assert version_gate_tokenizer_class(folder) in (">=4.0", ">=5.0")
         summary = summarize_quant_config(folder)
         nested = find_nested_quantization_config(folder)
         assert all(summarize_quant_config(found.value) in summary for found in nested)
