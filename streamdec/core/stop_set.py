@@ -183,6 +183,8 @@ class StopSet:
         """The bits that no stream with these stops ignores."""
         self.has_sections: bool = bool(gate or labels)
         """Whether some markers matter."""
+        self.has_only_strings: bool = self.patterns is None and not self.has_sections
+        """Whether there are neither patterns nor markers."""
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] = []
@@ -314,7 +316,8 @@ class StopSet:
         while isinstance(outcome, Turn):
             place += outcome.end
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)
-        decided, labels = state.jailed + text, self.labels(state.section)
+        decided = state.jailed + text
+        labels = Labels(self.labeller, self.names, state.section)
         if outcome is not None:
             hit = outcome._replace(end=place + outcome.end)
             shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
@@ -329,10 +332,6 @@ class StopSet:
         if text and out == Chunk(text):
             out = None
         return out, self.state(seen, labels.section_at(end), decided[end:]), None
-
-    def labels(self, section: int) -> Labels:
-        """Return what finds the sections of a text that begins in ``section``."""
-        return Labels(self.labeller, self.names, section)
 
     # --- ids
 
