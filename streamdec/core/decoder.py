@@ -3,7 +3,8 @@
 A decoder *has* a row of the table (what is held of the last tokens), a state of the stops (what is
 jailed), one count, and the ids *since* its last clean point. While it is clean, ``_since`` is
 empty, and the clean point is the stream itself. The first token that leaves something behind sets
-it to the stream before that token. :mod:`streamdec.core.since` moves it up.
+it to the stream before that token; so does a later one whose text has all of the tail of the stops.
+Otherwise :mod:`streamdec.core.since` moves it up.
 
 A plain token notes no offsets: all text is out, and the last text began with that token. All
 other tokens note them.

@@ -193,7 +193,7 @@ class _Labelling:
 
     def __init__(self, past: Past, events: Sequence[Event]) -> None:
         self._labeller = past.stops.labeller
-        self.labels = past.stops.labels(past.clean.state.section)
+        self.labels = Labels(past.stops.labeller, past.stops.names, past.clean.state.section)
         self.marker = past.clean.marker
         self._releases = deque(index for index, token_id in events if token_id is RELEASE)
         self._ids = deque((index, each) for index, each in events if each is not RELEASE)

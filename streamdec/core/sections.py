@@ -65,7 +65,7 @@ class Sections:
         self._ids = [_by_id(each, skipped) for each in self._targets]
         self.ids: frozenset[int] = frozenset().union(*self._ids)
         """The ids that are markers."""
-        self.num_bytes = sum(each.num_bytes for each in self._texts) + 2 * STOP_SIZE * len(pairs)
+        self.num_bytes = sum(each.num_bytes for each in self._texts) + 5 * STOP_SIZE * len(pairs)
         """How many bytes it takes, estimated; without its ids."""
 
     def __len__(self) -> int:

@@ -143,15 +143,14 @@ def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
 def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
     """Move the clean point to before the text that may be part of a later stop."""
     stops, row = past.stops, past.clean.row
-    rows: list[Row | None] = [row]
-    texts: list[str] = []
+    rows, texts = [row], list[str]()
     for entry in past.since:
         chunk = NOTHING
         if entry is RELEASE:  # no clean point comes after a release
             return past
         if entry >= 0:
             chunk, _, _, row = row[entry]
-        rows.append(None if _is_open(row) else row)
+        rows.append(row)
         texts.append(chunk.text)
     size, reach = len(texts), state.reach
     while size and reach > 0:
@@ -160,18 +159,20 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
     # A windowed table knows how old the text is that it holds.
     while size and row.table.route == "bytes":
         at = rows[size]
-        if at is not None and (at.is_fresh if texts[size - 1] else not at.waits):
+        if (at.is_fresh if texts[size - 1] else not at.waits) and not _is_open(at):
             break
         size -= 1
     at, text = rows[size], "".join(texts[:size])
-    if at is None or not size or (has_spans and at.waits):
+    if not size or (has_spans and at.waits):
         return past
+    settled = past.clean.state
+    if stops.patterns is not None:
+        _, after, _ = stops.read(settled, text, ignore=True, release=True)
+        assert after is not None
+        settled = after
     tokens = num_tokens(past.since[:size])
-    clean = past.clean._replace(
-        row=at,
-        state=stops.settled(past.clean.state, text),
-        counted=past.counted + tokens * TOKEN + size_of(text),
-    )
+    counted = past.counted + tokens * TOKEN + size_of(text)
+    clean = past.clean._replace(row=at, state=settled, counted=counted)
     return past._replace(clean=clean, since=past.since[size:], base=past.base + tokens)
 
 

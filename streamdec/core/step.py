@@ -94,8 +94,14 @@ def step_function(*, returns_text: bool) -> Callable[[Any, SupportsIndex], Any]:
         if is_clean and state.is_settled:
             if since:
                 self._since, self._clean = (), self._start  # nothing of its own to keep alive
-        elif not since:
-            self._clean = self._row, self._state, before, NEVER, NEVER
+        elif not since or (
+            self._stops.has_only_strings  # what precedes the tail no longer matters
+            and state.reach <= len(text)
+            and self._spans is None
+            and not self._row.waits
+        ):
+            settled = self._clean[1] if since else self._state
+            self._clean = self._row, settled, before, NEVER, NEVER
             self._since, self._most = [token_id], MOST_SINCE
         else:
             if text or row is not self._row or token_id in self._stops.marker_ids:

@@ -37,7 +37,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeAlias
 
-from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, of_parts
+from streamdec.chunks import NOTHING, Chunk, StopReason, chunk_of, in_section
 from streamdec.core.conditions import Definition, StopConditions
 from streamdec.core.masks import LETTERS, MOVES, NAMED, mask_of
 from streamdec.core.patterns.compile import read_patterns
@@ -91,11 +91,13 @@ class StopState(dict[str, "Effect | None"]):
 
     __slots__ = (
         *("_stops", "alert", "first_letters", "is_settled"),
-        *("jailed", "letters", "reach", "section", "seen"),
+        *("jailed", "key", "letters", "reach", "section", "seen"),
     )
 
-    def __init__(self, stops: StopSet, seen: Seen, section: int, jailed: str) -> None:
+    def __init__(self, stops: StopSet, key: Any, seen: Seen, section: int, jailed: str) -> None:
         self._stops: StopSet = weakref.proxy(stops)
+        self.key: Any = key
+        """What tells it from other states. Without sections, what is jailed follows from a tail."""
         self.seen: Seen = seen
         self.section: int = section
         """The section in which the jailed text, or the next one, begins."""
@@ -183,12 +185,11 @@ class StopSet:
         """The bits that no stream with these stops ignores."""
         self.has_sections: bool = bool(gate or labels)
         """Whether some markers matter."""
+        self.has_only_strings: bool = self.patterns is None and not self.has_sections
+        """Whether there are neither patterns nor markers."""
         self.start: CleanPoint | None = None
         """The beginning of the streams without a prompt."""
         self._prompt_markers: list[PromptMarkers] = []
-        self._own_size = SET_SIZE + ID_SIZE * len(self.ids) + 4 * sum(map(len, definition.names))
-        for each in filter(None, (self.matcher, self.labeller)):
-            self._own_size += each.sections.num_bytes
         self.num_stored: int
         """How many texts the states know."""
         self.note_growth: Callable[[StopSet], None] | None = None
@@ -196,14 +197,15 @@ class StopSet:
         self.noted_size = 0
         """The size that StopSets counted last."""
         start = self.matcher.start(1 if conditions.starts_inside else OUTSIDE)
-        self.first: StopState = StopState(self, start, OUTSIDE, "")
+        self._states: dict[Any, StopState] = {}
+        """The states that are shared, by their keys."""
+        self.first: StopState = self.state(start)
         """The state of a stream that begins, if its prompt does not matter."""
-        self._states: dict[tuple[tuple[Any, int, str], int, str], StopState] = {}
         self._forget()
 
     def _forget(self) -> None:
         """Keep only the first state, without texts."""
-        states, self._states = self._states, {(self.first.seen, OUTSIDE, ""): self.first}
+        states, self._states = self._states, {self.first.key: self.first}
         self.num_stored = 0
         for known in [*states.values()]:
             known.clear()
@@ -214,8 +216,10 @@ class StopSet:
     @property
     def size(self) -> int:
         """How many bytes it takes, estimated."""
-        stored = STATE_SIZE * len(self._states) + STORED_SIZE * self.num_stored
-        return self._own_size + self.matcher.stops.num_bytes + stored
+        size = SET_SIZE + ID_SIZE * len(self.ids) + 4 * sum(map(len, self.definition.names))
+        for each in filter(None, (self.matcher, self.labeller)):
+            size += each.sections.num_bytes + each.stops.num_bytes
+        return size + STATE_SIZE * len(self._states) + STORED_SIZE * self.num_stored
 
     @property
     def longest(self) -> int:
@@ -226,20 +230,11 @@ class StopSet:
 
     # --- states
 
-    def state(
-        self, seen: tuple[Any, int, str], section: int = OUTSIDE, jailed: str = ""
-    ) -> StopState:
-        """Return the state with these attributes; ``seen`` has the fields of a Seen."""
-        known = self._states.get((seen, section, jailed))
-        return StopState(self, Seen(*seen), section, jailed) if known is None else known
-
-    def settled(self, state: StopState, text: str) -> StopState:
-        """Return the settled state after ``text``, which has no sections."""
-        if self.patterns is None:
-            return state
-        after = self.read(state, text, ignore=True, release=True)[1]
-        assert after is not None
-        return after
+    def state(self, seen: Seen, section: int = OUTSIDE, jailed: str = "") -> StopState:
+        """Return the state with these attributes."""
+        key = (seen, section, jailed) if self.has_sections else seen.tail
+        known = self._states.get(key)
+        return StopState(self, key, seen, section, jailed) if known is None else known
 
     def begin(
         self, tokenizer: Decoder, prompt: Sequence[SupportsIndex], starts_inside: bool | None
@@ -265,24 +260,19 @@ class StopSet:
 
     def learn(self, state: StopState, text: str) -> Effect | None:
         """Compute what ``text`` does in ``state``, and store it if it may come again."""
-        effect: Effect | None = None
-        if state.first_letters is None or not state.first_letters.isdisjoint(text):
-            effect = self.read(state, text)
-            if effect[1] is state and effect[0] is None:
-                effect = None
-        elif state.section != OUTSIDE:
-            effect = of_parts([(self.names[state.section], text)], NOTHING), state, None
+        chunk, after, _ = found = self.read(state, text)
+        effect = None if chunk is None and after is state else found
         is_rare = self.patterns is not None and not self.patterns.is_cacheable(state.seen.tail)
         if is_rare or state.reach > MAX_TAIL or len(text) > MAX_TEXT:
             return effect
         if self.num_stored >= MAX_STORED:
             self._forget()
-        for each in (state,) if effect is None else (state, effect[1]):
-            if each is not None and not len(each):  # streams that come to it share it
-                self._states.setdefault((each.seen, each.section, each.jailed), each)
+        for each in (state, after):
+            if not each and each is not None:  # streams that come to it share it
+                self._states.setdefault(each.key, each)
         state[text] = effect
         self.num_stored += 1
-        if self.num_stored % NOTED_EVERY == 0 and self.note_growth is not None:
+        if self.note_growth is not None and self.num_stored % NOTED_EVERY == 0:
             self.note_growth(self)
         return effect
 
@@ -298,7 +288,7 @@ class StopSet:
         """
         if self.has_sections:
             return self._read_with_sections(state, text, ignore=ignore, release=release)
-        stops, before = self.matcher.stops, state.seen.tail
+        stops, before = self.matcher.stops, state.key
         tail: Any
         tail, hit = stops.step(before, text, ignore=ignore)
         decided = state.jailed + text
@@ -306,25 +296,30 @@ class StopSet:
             shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
             return Chunk(shown, "stop", hit.stop), None, hit
         if release:
-            tail, jailed = stops.skip(tail, ""), ""
-        elif tail == before and state.is_settled:  # as most texts do
+            tail = stops.skip(tail, "")
+        elif state.is_settled and tail == before:  # as most texts do
             return None, state, None
-        else:
-            jailed = stops.jailed(tail)
-        shown = decided[: len(decided) - len(jailed)]
+        after = self._states.get(tail)
+        if after is None:
+            after = StopState(self, tail, Seen(tail), OUTSIDE, stops.jailed(tail))
+        shown = decided[: len(decided) - len(after.jailed)]
         out = None if shown == text else chunk_of(shown) if shown else NOTHING
-        return out, self.state((tail, OUTSIDE, ""), OUTSIDE, jailed), None
+        return out, after, None
 
     def _read_with_sections(
         self, state: StopState, text: str, *, ignore: bool, release: bool
     ) -> Effect:
         """See ``read``."""
+        if state.first_letters is not None and state.first_letters.isdisjoint(text):
+            name = self.names[state.section]
+            return None if name is None else in_section(name, text), state, None
         matcher, place = self.matcher, 0
         seen, outcome = matcher.read(state.seen, text, ignore=ignore)
         while isinstance(outcome, Turn):
             place += outcome.end
             seen, outcome = matcher.read(seen, text[place:], ignore=ignore)
-        decided, labels = state.jailed + text, self.labels(state.section)
+        decided = state.jailed + text
+        labels = Labels(self.labeller, self.names, state.section)
         if outcome is not None:
             hit = outcome._replace(end=place + outcome.end)
             shown = decided[: max(len(state.jailed) + hit.end - hit.hidden, 0)]
@@ -339,10 +334,6 @@ class StopSet:
         if text and out == Chunk(text):
             out = None
         return out, self.state(seen, labels.section_at(end), decided[end:]), None
-
-    def labels(self, section: int) -> Labels:
-        """Return what finds the sections of a text that begins in ``section``."""
-        return Labels(self.labeller, self.names, section)
 
     # --- ids
 

@@ -4,8 +4,9 @@ r"""Find the first stop in text that comes in pieces, and the text to withhold.
 longest suffix of the text that is a proper prefix of some string. That suffix, the *tail*, is all
 that :class:`StopStrings` remembers, and no automaton is built: behind the cache of
 :mod:`streamdec.core.stop_set` the matcher runs once for each pair of a tail and a text. When the
-first letter comes with which a stop begins, the short beginnings of the stops are collected in a
-set. A longer text is looked up in the sorted stops: one that begins with it is the next after it.
+first letter comes with which a stop begins, the beginnings of the stops are collected in a set. If
+they are too many, a text is looked up in the sorted stops: one that begins with it is the next
+after it.
 
 What must be withheld (*jailed*) is the longest suffix of the tail that is a proper prefix of a
 *hidden* stop. The prefix of a visible stop may be output.
@@ -29,19 +30,17 @@ equally long ones, a hidden one wins over a visible one, and then a string over 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from streamdec.locks import cached_property
 
-DEPTH = 5
-"""The most code points of a short beginning."""
-FEW = 128
-"""Of more stops only the first letters are collected: the set of all short beginnings would take
-longer to make than it saves."""
-STOP_SIZE = 450
-"""Bytes of a stop of a few words, of its beginnings, and of their places in the sets here."""
+FEW = 32_768
+"""The most code points of all stops, times those of the longest, whose beginnings are collected.
+More would take longer than they save, and much memory."""
+STOP_SIZE, BEGINNING_SIZE = 250, 120
+"""Bytes of a stop of a few words, and of a beginning, with their places in the sets here."""
 
 
 class Hit(NamedTuple):
@@ -83,7 +82,7 @@ class StopStrings:
         self._lengths = sorted({*map(len, self._stops)}, reverse=True)
         self.longest: int = max(self._lengths, default=0)
         """The code points of the longest stop."""
-        self._depth = DEPTH if len(self._stops) <= FEW else 1
+        self._are_few = self.longest * sum(map(len, self._stops)) <= FEW
 
     # Made on first use: many sets of stops never see a letter with which a stop begins.
 
@@ -92,14 +91,17 @@ class StopStrings:
         return frozenset(map(itemgetter(-1), self._stops))
 
     @cached_property
-    def _beginnings(self) -> set[str]:
-        """The short beginnings of stops, without whole stops."""
-        sizes = range(1, self._depth + 1)
-        return {stop[:size] for stop in self._stops for size in sizes[: len(stop) - 1]}
+    def _is_beginning(self) -> Callable[[str], bool]:
+        """Returns whether a text begins a stop, and is no whole one."""
+        if self._are_few:
+            return {stop[:end] for stop in self._stops for end in range(1, len(stop))}.__contains__
+        stops = sorted(self._stops)
 
-    @cached_property
-    def _sorted(self) -> list[str]:
-        return sorted(self._stops)
+        def is_beginning(text: str) -> bool:
+            place = bisect_right(stops, text)  # the first stop after it
+            return place < len(stops) and stops[place].startswith(text)
+
+        return is_beginning
 
     @cached_property
     def _only_hidden(self) -> StopStrings:
@@ -109,7 +111,8 @@ class StopStrings:
     @cached_property
     def num_bytes(self) -> int:
         """How many bytes it takes, estimated."""
-        return STOP_SIZE * len(self._stops) + 4 * sum(map(len, self._stops))
+        size = 4 + (BEGINNING_SIZE + 2 * self.longest if self._are_few else 0)
+        return STOP_SIZE * len(self._stops) + size * sum(map(len, self._stops))
 
     def letters(self, tail: str, *, is_open: bool) -> frozenset[str] | None:
         """Return letters without which a text leaves ``tail``; None: any may change it.
@@ -142,16 +145,10 @@ class StopStrings:
 
     def _beginning(self, text: str) -> str:
         """Return the longest suffix of ``text`` that begins a stop, and is no whole one."""
-        first_letters, beginnings, depth = self.first_letters, self._beginnings, self._depth
+        first_letters, is_beginning = self.first_letters, self._is_beginning
         for start, letter in enumerate(text):
-            if letter in first_letters and text[start : start + depth] in beginnings:
-                suffix = text[start:]
-                if len(suffix) <= depth:
-                    return suffix
-                stops = self._sorted
-                place = bisect_right(stops, suffix)  # the first stop after it
-                if place < len(stops) and stops[place].startswith(suffix):
-                    return suffix
+            if letter in first_letters and is_beginning(text[start:]):
+                return text[start:]
         return ""
 
     def skip(self, tail: str, text: str) -> str:
