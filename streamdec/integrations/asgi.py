@@ -113,24 +113,35 @@ class EventStreamResponse(Response):
         """
         sending, status, headers = self._sending, self.status_code, self.raw_headers
         head: Message = {"type": "http.response.start", "status": status, "headers": headers}
-        async with AsyncExitStack() as closing:
-            # This runs last: at an error the server closes the connection, and a client that has
-            # the end of the response may already use the connection again.
-            closing.push_async_callback(sending.end)
-            limit = closing.enter_context(anyio.CancelScope())
-            for stream in self._streams:
-                closing.push_async_callback(stream.aclose)  # shielded from cancellation
-            closing.callback(limit.cancel)  # so that closing each takes 10 seconds at most
+        try:
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
-                if self._keep_alive is not None:
-                    group.start_soon(sending.keep_alive, self._keep_alive)
-                await listen(receive, group.cancel_scope)
+                while not group.cancel_scope.cancel_called:
+                    with anyio.move_on_after(self._keep_alive):
+                        await listen(receive, group.cancel_scope)
+                        break
+                    group.start_soon(sending.keep_alive)  # the client may hold it up
+        finally:
+            try:
+                if sending.error is not None or not sending.has_ended:
+                    await self._close()
+            finally:
+                # This runs last: at an error the server closes the connection, and a client that
+                # has the end of the response may already use the connection again.
+                await sending.end()
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
             await self.background()
+
+    async def _close(self) -> None:
+        """Close all streams, each in 10 seconds at most."""
+        async with AsyncExitStack() as closing:
+            limit = closing.enter_context(anyio.CancelScope())
+            for stream in self._streams:
+                closing.push_async_callback(stream.aclose)  # shielded from cancellation
+            limit.cancel()
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -150,14 +161,17 @@ class _Sending:
     def __init__(self, wire: Encoder, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
         self._streams = streams
-        self.num_sent = 0
+        self._num_sent = 0
         """How many messages were sent, the head included."""
+        self._num_seen: int | None = None
+        """How many there were at the start, or when ``keep_alive`` last looked."""
         self._turn = anyio.Semaphore(1)  # which costs less than a Lock
         self._readers: TaskGroup | None = None
         """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
-        self._has_ended = False
+        self.has_ended = False
+        """Whether all was sent but the end of the response."""
         self._is_complete = True
         """Whether no error came before the end of its sample."""
 
@@ -166,6 +180,8 @@ class _Sending:
         self._raw_send, self._group = send, group
         await self._send(head)
         await self._send_data(self._wire.start_bytes())
+        if self._num_seen is None:
+            self._num_seen = self._num_sent
         if len(self._streams) == 1:
             await self._read(0)
         else:
@@ -174,17 +190,17 @@ class _Sending:
                     self._readers.start_soon(self._read, index)
         last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
         await self._send_data(last())
-        self._has_ended = True
+        self.has_ended = True
         group.cancel_scope.cancel()
 
     async def end(self) -> None:
         """End the response, if the client has all its events."""
-        if self._has_ended:
+        if self.has_ended:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _read(self, index: int) -> None:
         """Read one sample, and send its events."""
-        stream, step_bytes = self._streams[index], self._wire.step_bytes
+        stream, step_bytes, send = self._streams[index], self._wire.step_bytes, self._send
         machine, decoder = stream.decoder, decoder_behind(stream.decoder)
         tracker = machine if isinstance(machine, LogprobTracker) else None
         num_tokens: int | None = None
@@ -196,7 +212,8 @@ class _Sending:
                     num_tokens = getattr(decoder, "num_tokens", None)
                 logprobs = None if tracker is None or stream.unread_text else tracker.take()
                 data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
-                await self._send_data(data)
+                if data:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
@@ -214,13 +231,11 @@ class _Sending:
                 async with self._turn:  # a message that is being sent is sent whole
                     self._readers.cancel_scope.cancel()
 
-    async def keep_alive(self, seconds: float) -> None:
-        """Look every ``seconds``; if nothing was sent since, send an event that clients ignore."""
-        while True:
-            num_sent = self.num_sent
-            await anyio.sleep(seconds)
-            if self.num_sent == num_sent > 0 and self._turn.value:
-                await self._send_data(self._wire.keep_alive)
+    async def keep_alive(self) -> None:
+        """Send an event that clients ignore, if nothing was sent since the last call."""
+        if self._num_sent == self._num_seen and self._turn.value:
+            await self._send_data(self._wire.keep_alive)
+        self._num_seen = self._num_sent
 
     async def _send_data(self, data: bytes) -> None:
         if data:
@@ -234,7 +249,7 @@ class _Sending:
             await self._turn.acquire()
         try:
             await self._raw_send(message)
-            self.num_sent += 1
+            self._num_sent += 1
         except OSError:  # servers of ASGI 2.4 raise it if the client has disconnected
             self._group.cancel_scope.cancel()
             await checkpoint()
