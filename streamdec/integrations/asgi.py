@@ -93,7 +93,6 @@ class EventStreamResponse(Response):
             raise ValueError(f"the encoder has n={wire.n}, but there are {len(streams)} streams")
         if keep_alive is not None and not keep_alive > 0:
             raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
-        self._streams = streams
         self._keep_alive = keep_alive
         self._sending = _Sending(wire, streams)
         pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -117,31 +116,17 @@ class EventStreamResponse(Response):
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
-                while not group.cancel_scope.cancel_called:
+                while True:
                     with anyio.move_on_after(self._keep_alive):
                         await listen(receive, group.cancel_scope)
                         break
                     group.start_soon(sending.keep_alive)  # the client may hold it up
         finally:
-            try:
-                if sending.error is not None or not sending.has_ended:
-                    await self._close()
-            finally:
-                # This runs last: at an error the server closes the connection, and a client that
-                # has the end of the response may already use the connection again.
-                await sending.end()
+            await sending.end()
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
             await self.background()
-
-    async def _close(self) -> None:
-        """Close all streams, each in 10 seconds at most."""
-        async with AsyncExitStack() as closing:
-            limit = closing.enter_context(anyio.CancelScope())
-            for stream in self._streams:
-                closing.push_async_callback(stream.aclose)  # shielded from cancellation
-            limit.cancel()
 
 
 async def listen(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -170,10 +155,9 @@ class _Sending:
         """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
-        self.has_ended = False
-        """Whether all was sent but the end of the response."""
-        self._is_complete = True
-        """Whether no error came before the end of its sample."""
+        self._has_ended = False
+        self._last = wire.flush_bytes
+        """Returns the last events; those of an error if one came before the end of its sample."""
 
     async def run(self, send: Send, group: TaskGroup, head: Message) -> None:
         """Send ``head`` and all events. Then cancel ``group``."""
@@ -188,15 +172,25 @@ class _Sending:
             async with anyio.create_task_group() as self._readers:
                 for index in range(len(self._streams)):
                     self._readers.start_soon(self._read, index)
-        last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
-        await self._send_data(last())
-        self.has_ended = True
+        await self._send_data(self._last())
+        self._has_ended = True
         group.cancel_scope.cancel()
 
     async def end(self) -> None:
-        """End the response, if the client has all its events."""
-        if self.has_ended:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        """Close all streams that may be open. Then end the response, if all events were sent.
+
+        At an error the server closes the connection, which a client may use again after this end.
+        """
+        try:
+            if self.error is not None or not self._has_ended:
+                async with AsyncExitStack() as closing:
+                    limit = closing.enter_context(anyio.CancelScope())
+                    for stream in self._streams:
+                        closing.push_async_callback(stream.aclose)  # shielded from cancellation
+                    limit.cancel()  # so that closing each takes 10 seconds at most
+        finally:
+            if self._has_ended:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _read(self, index: int) -> None:
         """Read one sample, and send its events."""
@@ -217,7 +211,9 @@ class _Sending:
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
-            if _is_cancelled():
+            # On trio nothing else raises it. On asyncio it may come from what the engine waits for.
+            task: Any = None if runs_trio() else asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
             found = RuntimeError("the engine was cancelled")
             found.__cause__ = error
@@ -226,7 +222,7 @@ class _Sending:
     async def _fail(self, error: Exception, *, has_ended: bool) -> None:
         self.error = self.error or error
         if not has_ended:  # after its end the sample is complete anyway
-            self._is_complete = False
+            self._last = self._wire.fail_bytes
             if self._readers is not None:
                 async with self._turn:  # a message that is being sent is sent whole
                     self._readers.cancel_scope.cancel()
@@ -255,12 +251,3 @@ class _Sending:
             await checkpoint()
         finally:
             self._turn.release()
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is being cancelled, and not just something that it waits for.
-
-    On trio this is always true, because nothing else raises a cancellation.
-    """
-    task: Any = asyncio.current_task() if not runs_trio() else None
-    return task is None or task.cancelling() > 0
