@@ -54,7 +54,7 @@ class AsyncClosing:
         self.bound(cause)
         for action in self._reading.due(cause):
             try:
-                if _is_of_generator(action) and self._holds_a_scope():
+                if self._held is not None and _is_of_generator(action) and self._holds_a_scope():
                     await _awaited(action, cast(Awaitable[object], action()))
                 else:
                     await self._shielded(action)
@@ -142,8 +142,8 @@ class AsyncClosing:
                 self._interrupt = error
             if wait.cancel_called:
                 scope.cancel()
-        is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
-        if is_scope_cancelled and isinstance(self._interrupt, cancelled):
+        is_cancelled = isinstance(self._interrupt, cancelled)
+        if is_cancelled and anyio.current_effective_deadline() == -math.inf:
             self._interrupt = None  # the scope raises at the next await
 
 
