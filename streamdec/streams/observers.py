@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
+from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_before, with_token_ids
 from streamdec.core.stepping import decoder_behind, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
@@ -49,8 +49,11 @@ class Observer:
         if self._adds_ids:
             self.waiting.append(token_id.__index__())
             chunk = self.with_ids(chunk)
-        if self._hooks:
-            self._count(chunk)
+        if self._hooks and chunk.finish_reason is None:
+            if chunk.text and type(chunk) is Chunk:  # as mostly
+                self._chunks += 1
+            else:
+                self._count(chunk)
         return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -65,7 +68,7 @@ class Observer:
         if self._adds_ids:
             self._wait(token_ids[: len(token_ids) - chunk.unread_tokens])
             chunk = self.with_ids(chunk)
-        if self._hooks and len(token_ids):
+        if self._hooks and len(token_ids) and chunk.finish_reason is None:
             self._count(chunk)
         return chunk
 
@@ -94,8 +97,7 @@ class Observer:
         return decoder.num_tokens, decoder.num_characters, decoder.unknown_tokens
 
     def _count(self, chunk: Chunk) -> None:
-        if chunk.finish_reason is not None:
-            return  # ``report`` counts the last chunk
+        """Count a chunk that is not the last, which ``report`` counts."""
         if chunk.text:
             self._chunks += len(chunk.split())
             return
@@ -111,13 +113,8 @@ class Observer:
         """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
         if not self._hooks:
             return
-        reason: FinishReason = "abort"
-        chunks = self._chunks
-        if last is not None:
-            reason = last.finish_reason or reason
-            chunks += len(last.split()) if last.text else 0
-        if isinstance(error, Exception):
-            reason = "error"
+        is_failure, last = isinstance(error, Exception), last or NOTHING
+        reason: FinishReason = "error" if is_failure else last.finish_reason or "abort"
         counts = zip(self._counts(), self._before, strict=True)
         tokens, characters, unknown_tokens = (now - before for now, before in counts)
         held_bytes, jailed_characters, pending_tokens = self._most
@@ -126,9 +123,9 @@ class Observer:
             route=self._decoder.route,
             finish_reason=reason,
             stop_kind=self._stop_kind() if reason == "stop" else None,
-            error_type=type(error).__name__ if isinstance(error, Exception) else None,
+            error_type=type(error).__name__ if is_failure else None,
             tokens=tokens,
-            chunks=chunks,
+            chunks=self._chunks + (len(last.split()) if last.text else 0),
             characters=characters,
             unknown_tokens=unknown_tokens,
             held_tokens=self._held,
@@ -136,7 +133,7 @@ class Observer:
             max_held_bytes=held_bytes,
             max_jailed_characters=jailed_characters,
             max_pending_tokens=pending_tokens,
-            ends_incomplete=last is not None and last.text.endswith("\ufffd"),
+            ends_incomplete=last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)
 
