@@ -116,11 +116,13 @@ class EventStreamResponse(Response):
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
+                await checkpoint()  # the head is sent, if the client takes it at once
                 while True:
+                    num_sent = sending.num_sent
                     with anyio.move_on_after(self._keep_alive):
                         await listen(receive, group.cancel_scope)
                         break
-                    group.start_soon(sending.keep_alive)  # the client may hold it up
+                    group.start_soon(sending.keep_alive, num_sent)  # the client may hold it up
         finally:
             await sending.end()
         if sending.error is not None:
@@ -146,10 +148,8 @@ class _Sending:
     def __init__(self, wire: Encoder, streams: Sequence[TextStream[Any]]) -> None:
         self._wire = wire
         self._streams = streams
-        self._num_sent = 0
-        """How many messages were sent, the head included."""
-        self._num_seen: int | None = None
-        """How many there were at the start, or when ``keep_alive`` last looked."""
+        self.num_sent = 0
+        """How many messages were sent, the head included, and without those of ``keep_alive``."""
         self._turn = anyio.Semaphore(1)  # which costs less than a Lock
         self._readers: TaskGroup | None = None
         """The readers of several samples."""
@@ -164,8 +164,6 @@ class _Sending:
         self._raw_send, self._group = send, group
         await self._send(head)
         await self._send_data(self._wire.start_bytes())
-        if self._num_seen is None:
-            self._num_seen = self._num_sent
         if len(self._streams) == 1:
             await self._read(0)
         else:
@@ -227,11 +225,11 @@ class _Sending:
                 async with self._turn:  # a message that is being sent is sent whole
                     self._readers.cancel_scope.cancel()
 
-    async def keep_alive(self) -> None:
-        """Send an event that clients ignore, if nothing was sent since the last call."""
-        if self._num_sent == self._num_seen and self._turn.value:
+    async def keep_alive(self, num_sent: int) -> None:
+        """Send an event that clients ignore, if nothing was sent since there were ``num_sent``."""
+        if self.num_sent == num_sent > 0 and self._turn.value:
             await self._send_data(self._wire.keep_alive)
-        self._num_seen = self._num_sent
+            self.num_sent -= 1
 
     async def _send_data(self, data: bytes) -> None:
         if data:
@@ -245,7 +243,7 @@ class _Sending:
             await self._turn.acquire()
         try:
             await self._raw_send(message)
-            self._num_sent += 1
+            self.num_sent += 1
         except OSError:  # servers of ASGI 2.4 raise it if the client has disconnected
             self._group.cancel_scope.cancel()
             await checkpoint()
