@@ -10,7 +10,6 @@ from streamdec.chunks import Chunk, FinishReason, StopReason, in_section, json_o
 from streamdec.errors import FinishedError
 from streamdec.integrations._json import Json, json_bytes, string_bytes
 from streamdec.integrations.logprobs import PlacedLogprob
-from streamdec.integrations.sse import event
 
 REASONING = "reasoning"
 """The name of the section whose text has its own field in the APIs."""
@@ -239,7 +238,7 @@ class Encoder(Format):
         return self._events([plain]).rsplit(_PLACE, json_bytes(own).count(_PLACE))
 
     def _events(self, objects: Sequence[Json]) -> bytes:
-        return b"".join(event(json_bytes(each)) for each in objects)
+        return b"".join(b"data: %b\n\n" % json_bytes(each) for each in objects)
 
     def _beginning(self) -> list[Json]:
         """Return the objects before any text."""

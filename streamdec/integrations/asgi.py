@@ -93,7 +93,6 @@ class EventStreamResponse(Response):
             raise ValueError(f"the encoder has n={wire.n}, but there are {len(streams)} streams")
         if keep_alive is not None and not keep_alive > 0:
             raise ValueError(f"keep_alive must be above 0 seconds, not {keep_alive!r:.40}")
-        self._streams = streams
         self._keep_alive = keep_alive
         self._sending = _Sending(wire, streams)
         pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -113,20 +112,19 @@ class EventStreamResponse(Response):
         """
         sending, status, headers = self._sending, self.status_code, self.raw_headers
         head: Message = {"type": "http.response.start", "status": status, "headers": headers}
-        async with AsyncExitStack() as closing:
-            # This runs last: at an error the server closes the connection, and a client that has
-            # the end of the response may already use the connection again.
-            closing.push_async_callback(sending.end)
-            limit = closing.enter_context(anyio.CancelScope())
-            for stream in self._streams:
-                closing.push_async_callback(stream.aclose)  # shielded from cancellation
-            closing.callback(limit.cancel)  # so that closing each takes 10 seconds at most
+        try:
             async with anyio.create_task_group() as group:
                 # In its own task, each token does not have to resume all middleware.
                 group.start_soon(sending.run, send, group, head)
-                if self._keep_alive is not None:
-                    group.start_soon(sending.keep_alive, self._keep_alive)
-                await listen(receive, group.cancel_scope)
+                await checkpoint()  # the head is sent, if the client takes it at once
+                while True:
+                    num_sent = sending.num_sent
+                    with anyio.move_on_after(self._keep_alive):
+                        await listen(receive, group.cancel_scope)
+                        break
+                    group.start_soon(sending.keep_alive, num_sent)  # the client may hold it up
+        finally:
+            await sending.end()
         if sending.error is not None:
             raise sending.error
         if self.background is not None:
@@ -151,15 +149,15 @@ class _Sending:
         self._wire = wire
         self._streams = streams
         self.num_sent = 0
-        """How many messages were sent, the head included."""
+        """How many messages were sent, the head included, and without those of ``keep_alive``."""
         self._turn = anyio.Semaphore(1)  # which costs less than a Lock
         self._readers: TaskGroup | None = None
         """The readers of several samples."""
         self.error: Exception | None = None
         """The first error of a stream or the encoder."""
         self._has_ended = False
-        self._is_complete = True
-        """Whether no error came before the end of its sample."""
+        self._last = wire.flush_bytes
+        """Returns the last events; those of an error if one came before the end of its sample."""
 
     async def run(self, send: Send, group: TaskGroup, head: Message) -> None:
         """Send ``head`` and all events. Then cancel ``group``."""
@@ -172,19 +170,29 @@ class _Sending:
             async with anyio.create_task_group() as self._readers:
                 for index in range(len(self._streams)):
                     self._readers.start_soon(self._read, index)
-        last = self._wire.flush_bytes if self._is_complete else self._wire.fail_bytes
-        await self._send_data(last())
+        await self._send_data(self._last())
         self._has_ended = True
         group.cancel_scope.cancel()
 
     async def end(self) -> None:
-        """End the response, if the client has all its events."""
-        if self._has_ended:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        """Close all streams that may be open. Then end the response, if all events were sent.
+
+        At an error the server closes the connection, which a client may use again after this end.
+        """
+        try:
+            if self.error is not None or not self._has_ended:
+                async with AsyncExitStack() as closing:
+                    limit = closing.enter_context(anyio.CancelScope())
+                    for stream in self._streams:
+                        closing.push_async_callback(stream.aclose)  # shielded from cancellation
+                    limit.cancel()  # so that closing each takes 10 seconds at most
+        finally:
+            if self._has_ended:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _read(self, index: int) -> None:
         """Read one sample, and send its events."""
-        stream, step_bytes = self._streams[index], self._wire.step_bytes
+        stream, step_bytes, send = self._streams[index], self._wire.step_bytes, self._send
         machine, decoder = stream.decoder, decoder_behind(stream.decoder)
         tracker = machine if isinstance(machine, LogprobTracker) else None
         num_tokens: int | None = None
@@ -196,11 +204,14 @@ class _Sending:
                     num_tokens = getattr(decoder, "num_tokens", None)
                 logprobs = None if tracker is None or stream.unread_text else tracker.take()
                 data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
-                await self._send_data(data)
+                if data:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)
             await self._fail(error, has_ended=has_ended)
         except anyio.get_cancelled_exc_class() as error:
-            if _is_cancelled():
+            # On trio nothing else raises it. On asyncio it may come from what the engine waits for.
+            task: Any = None if runs_trio() else asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
             found = RuntimeError("the engine was cancelled")
             found.__cause__ = error
@@ -209,18 +220,16 @@ class _Sending:
     async def _fail(self, error: Exception, *, has_ended: bool) -> None:
         self.error = self.error or error
         if not has_ended:  # after its end the sample is complete anyway
-            self._is_complete = False
+            self._last = self._wire.fail_bytes
             if self._readers is not None:
                 async with self._turn:  # a message that is being sent is sent whole
                     self._readers.cancel_scope.cancel()
 
-    async def keep_alive(self, seconds: float) -> None:
-        """Look every ``seconds``; if nothing was sent since, send an event that clients ignore."""
-        while True:
-            num_sent = self.num_sent
-            await anyio.sleep(seconds)
-            if self.num_sent == num_sent > 0 and self._turn.value:
-                await self._send_data(self._wire.keep_alive)
+    async def keep_alive(self, num_sent: int) -> None:
+        """Send an event that clients ignore, if nothing was sent since there were ``num_sent``."""
+        if self.num_sent == num_sent > 0 and self._turn.value:
+            await self._send_data(self._wire.keep_alive)
+            self.num_sent -= 1
 
     async def _send_data(self, data: bytes) -> None:
         if data:
@@ -240,12 +249,3 @@ class _Sending:
             await checkpoint()
         finally:
             self._turn.release()
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is being cancelled, and not just something that it waits for.
-
-    On trio this is always true, because nothing else raises a cancellation.
-    """
-    task: Any = asyncio.current_task() if not runs_trio() else None
-    return task is None or task.cancelling() > 0

@@ -60,14 +60,14 @@ class WholeResponse:
         await self._send(send)
 
     async def _send(self, send: Send) -> None:
-        parts = [*self._parts()]
-        length = str(sum(map(len, parts))).encode()
+        *parts, last = self._parts()
+        length = str(sum(map(len, parts), len(last))).encode()
         status = 500 if self._made.failed else 200
         headers = [(b"content-type", b"application/json"), (b"content-length", length)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         for part in parts:
             await send({"type": "http.response.body", "body": bytes(part), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": bytes(last)})
 
     async def _read_all(self) -> None:
         if len(self._streams) == 1:

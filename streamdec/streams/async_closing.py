@@ -54,7 +54,7 @@ class AsyncClosing:
         self.bound(cause)
         for action in self._reading.due(cause):
             try:
-                if _is_of_generator(action) and self._holds_a_scope():
+                if self._held is not None and _is_of_generator(action) and self._holds_a_scope():
                     await _awaited(action, cast(Awaitable[object], action()))
                 else:
                     await self._shielded(action)
@@ -131,6 +131,11 @@ class AsyncClosing:
     async def _wait(self, done: anyio.Event, scope: anyio.CancelScope) -> None:
         """Wait for ``done``; CLOSING_SECONDS after a cancellation cancel ``scope``."""
         cancelled = anyio.get_cancelled_exc_class()
+        try:
+            if self._interrupt is None and self._deadline == math.inf:  # as mostly
+                await done.wait()
+        except cancelled as error:
+            self._interrupt = error
         while not done.is_set():
             self.bound(self._interrupt)
             end = math.inf if scope.cancel_called else self._deadline
@@ -142,8 +147,8 @@ class AsyncClosing:
                 self._interrupt = error
             if wait.cancel_called:
                 scope.cancel()
-        is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
-        if is_scope_cancelled and isinstance(self._interrupt, cancelled):
+        is_cancelled = isinstance(self._interrupt, cancelled)
+        if is_cancelled and anyio.current_effective_deadline() == -math.inf:
             self._interrupt = None  # the scope raises at the next await
 
 
@@ -165,20 +170,17 @@ async def _awaited(action: Action, result: Awaitable[object]) -> None:
     try:
         await result
     except BaseException as error:
-        if _is_of_generator(action) and _is_of_scopes(error):
+        if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
+            is_of_scopes = error.split(GeneratorExit)[1] is None
+        else:
+            is_of_scopes = isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
+        if is_of_scopes and _is_of_generator(action):
             raise SourceError(
                 "the engine's generator cannot be closed cleanly, because it holds a cancel scope "
                 "or a task group across a yield (PEP 789); run the generator in a separate task "
                 "that puts the ids into a streamdec.TokenQueue"
             ) from error
         raise
-
-
-def _is_of_scopes(error: BaseException) -> bool:
-    """Whether a scope across a ``yield`` caused ``error``."""
-    if isinstance(error, BaseExceptionGroup):  # a task group raises it in aclose()
-        return error.split(GeneratorExit)[1] is None
-    return isinstance(error, RuntimeError) and "cancel scope" in str(error).lower()
 
 
 # --- a separate task ------------------------------------------------------------------------------

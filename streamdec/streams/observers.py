@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-from streamdec.chunks import Chunk, FinishReason, chunk_before, with_token_ids
+from streamdec.chunks import NOTHING, Chunk, FinishReason, chunk_before, with_token_ids
 from streamdec.core.stepping import decoder_behind, methods_of
 from streamdec.core.stop_sequence_decoder import StopSequenceDecoder
 from streamdec.hooks import Hook, StopKind, StreamEnded, tell, type_of
@@ -50,7 +50,11 @@ class Observer:
             self.waiting.append(token_id.__index__())
             chunk = self.with_ids(chunk)
         if self._hooks and chunk.finish_reason is None:  # ``report`` counts the last chunk
-            self._count(chunk)
+            if chunk.text and type(chunk) is Chunk:  # as mostly
+                self._chunks += 1
+                self._characters += len(chunk.text)
+            else:
+                self._count(chunk)
         return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:
@@ -102,13 +106,10 @@ class Observer:
         """Call the hooks for the end, with the ``last`` chunk or an ``error`` if any."""
         if not self._hooks:
             return
-        reason: FinishReason = "abort"
-        if last is not None:
-            reason = last.finish_reason or reason
-            if last.text:
-                self._count(last)
-        if isinstance(error, Exception):
-            reason = "error"
+        is_failure, last = isinstance(error, Exception), last or NOTHING
+        reason: FinishReason = "error" if is_failure else last.finish_reason or "abort"
+        if last.text:
+            self._count(last)
         tokens_before, unknown_before = self._before
         held_bytes, jailed_characters, pending_tokens = self._most
         event = StreamEnded(
@@ -116,7 +117,7 @@ class Observer:
             route=self._decoder.route,
             finish_reason=reason,
             stop_kind=self._stop_kind() if reason == "stop" else None,
-            error_type=type(error).__name__ if isinstance(error, Exception) else None,
+            error_type=type(error).__name__ if is_failure else None,
             tokens=self._decoder.num_tokens - tokens_before,
             chunks=self._chunks,
             characters=self._characters,
@@ -126,7 +127,7 @@ class Observer:
             max_held_bytes=held_bytes,
             max_jailed_characters=jailed_characters,
             max_pending_tokens=pending_tokens,
-            ends_incomplete=last is not None and last.text.endswith("\ufffd"),
+            ends_incomplete=last.text.endswith("\ufffd"),
         )
         tell(self._hooks, "stream_ended", event)
 
