@@ -50,11 +50,7 @@ class Observer:
             self.waiting.append(token_id.__index__())
             chunk = self.with_ids(chunk)
         if self._hooks and chunk.finish_reason is None:  # ``report`` counts the last chunk
-            if chunk.text and type(chunk) is Chunk:  # as mostly
-                self._chunks += 1
-                self._characters += len(chunk.text)
-            else:
-                self._count(chunk)
+            self._count(chunk)
         return chunk
 
     def feed(self, token_ids: Sequence[SupportsIndex]) -> Chunk:

@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex, cast, get_args
 from streamdec.chunks import Chunk, FinishReason
 from streamdec.core.token_ids import as_sequence
 from streamdec.errors import SourceError, warn
+from streamdec.locks import cached_property
 from streamdec.mistakes import hint
 from streamdec.streams.shapes import IDS, NEW_IDS, Shape, no_shape, shape_of
 
@@ -141,9 +142,11 @@ class OutputReader:
         self._index = index
         self._chosen = index
         """The index of the sample to read: the given one, or the first that was seen."""
-        self._watch = GrowthWatch(
-            "make the engine return only new ids, or give the stream cumulative=True"
-        )
+
+    @cached_property
+    def _watch(self) -> GrowthWatch:
+        advice = "make the engine return only new ids, or give the stream cumulative=True"
+        return GrowthWatch(advice)
 
     def check_end(self) -> None:
         """Raise SourceError if no output had the sample of ``index``."""
@@ -258,9 +261,8 @@ class OutputReader:
 
     def _complaint(self, output: Any) -> str:
         whose = "ids= returned" if self._ids is not None else "the source yielded"
-        message = f"no token ids in {_kind_of(output):.200}, which {whose}; expected"
-        fields = ", ".join((*IDS, NEW_IDS))
-        message += f" an id, a list of ids, or an object with {fields} or outputs"
+        message = f"no token ids in {_kind_of(output):.200}, which {whose}; expected an id, a list "
+        message += f"of ids, or an object with {', '.join((*IDS, NEW_IDS))} or outputs"
         if self._ids is None:
             message += "; for other objects pass ids=, a function that returns the ids"
         return message + hint("output", output)

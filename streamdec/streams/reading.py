@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from streamdec import hooks
 from streamdec.chunks import (
+    NOTHING,
     Chunk,
     FinishReason,
     StopMatch,
@@ -59,7 +60,7 @@ class Stepper:
     If two streams stepped the same decoder, each would get parts of another user's answer.
     """
 
-    __slots__ = ("__weakref__", "behind", "decoder", "feed", "observer", "step")
+    __slots__ = ("__weakref__", "behind", "decoder", "feed", "observer", "step", "waiting")
 
     step: Callable[[Any], Chunk]
     """Returns the chunk of one id or piece of text."""
@@ -78,6 +79,8 @@ class Stepper:
                 f"not {decoder!r:.80}; with a tokenizer use stream() or iter_chunks()"
             )
         self.observer: Observer | None = None
+        self.waiting: Sequence[int] = ()
+        """The ids that were read and do not belong to a chunk yet."""
         self.step, self.feed = methods_of(decoder)
         installed = hooks.installed
         if installed and (decoder.finished or isinstance(decoder, TextStopDecoder)):
@@ -85,11 +88,7 @@ class Stepper:
         if return_token_ids or installed:
             self.observer = Observer(decoder, waiting if return_token_ids else None, installed)
             self.step, self.feed = self.observer.step, self.observer.feed
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The ids that were read and do not belong to a chunk yet."""
-        return () if self.observer is None else tuple(self.observer.waiting)
+            self.waiting = self.observer.waiting
 
     def end(self, finish_reason: FinishReason) -> Chunk:
         """End the decoder, and return what was withheld, with the reason."""
@@ -180,10 +179,12 @@ class SourceReading(Stepper):
     ) -> None:
         if chunk_by not in ("output", "token"):
             raise ValueError(f"chunk_by must be 'output' or 'token', not {chunk_by!r:.40}")
-        check_finish_reason(finish_reason)
+        if finish_reason != "length":
+            check_finish_reason(finish_reason)
         self._finish_reason = finish_reason  # if the source ends without one
-        check_flag("cumulative", cumulative)
-        check_flag("return_token_ids", return_token_ids)
+        for name, flag in (("cumulative", cumulative), ("return_token_ids", return_token_ids)):
+            if flag is not False:
+                check_flag(name, flag)
         if ids is not None and (inspect.iscoroutinefunction(ids) or not callable(ids)):
             raise TypeError(f"ids must be a plain function of an output, not {ids!r:.80}")
         if index is not None and (type(index) is not int or index < 0):
@@ -389,14 +390,12 @@ class BaseStream(Generic[M]):
     @property
     def finish_reason(self) -> FinishReason | None:
         """The ``finish_reason`` of the last chunk; None before, and if the stream failed."""
-        last = self._reading.last
-        return None if last is None else last.finish_reason
+        return (self._reading.last or NOTHING).finish_reason
 
     @property
     def stop_reason(self) -> StopReason:
         """The ``stop_reason`` of the last chunk; None before, and without a stop."""
-        last = self._reading.last
-        return None if last is None else last.stop_reason
+        return (self._reading.last or NOTHING).stop_reason
 
     @property
     def match(self) -> StopMatch | None:
