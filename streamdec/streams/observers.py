@@ -41,7 +41,7 @@ class Observer:
         self._step, self._feed = methods_of(decoder)
         self._adds_ids = waiting is not None
         self.waiting: list[int] = [*(waiting or ())]
-        self._before = self._decoder.num_tokens, self._decoder.unknown_tokens
+        self._before = (self._decoder.num_tokens, self._decoder.unknown_tokens) if hooks else (0, 0)
 
     def step(self, token_id: SupportsIndex) -> Chunk:
         """Return the chunk of an id, with ids if it has text or a finish reason."""
