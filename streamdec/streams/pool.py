@@ -206,7 +206,7 @@ class DecoderPool:
                 chunk = joined(take_chunk(error), self._last_chunk(request_id, "error"))
             if sinks and (sink := sinks.get(request_id)) is not None:
                 if chunk.text or chunk.finish_reason is not None:
-                    self._send(request_id, sink, chunk)
+                    self._send(request_id, sink, chunk, stepper)
                 continue
             chunks[request_id] = chunk
             if chunk.finish_reason is not None:
@@ -267,9 +267,8 @@ class DecoderPool:
             raise TypeError(MUST_BE_PLAIN.format("got the coroutine function", sink))
         self._sinks[request_id] = sink
 
-    def _send(self, request_id: RequestId, sink: Sink, chunk: Chunk) -> None:
-        """Send ``chunk`` to a sink; its request ends if it raises."""
-        request = self._requests[request_id]
+    def _send(self, request_id: RequestId, sink: Sink, chunk: Chunk, stepper: Any = None) -> None:
+        """Send ``chunk`` to a sink; if it raises, its request ends, which ``stepper`` steps."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
@@ -278,7 +277,8 @@ class DecoderPool:
                 raise TypeError(MUST_BE_PLAIN.format("but it returned a coroutine,", result))
         except BaseException as raised:  # noqa: BLE001 (interrupts are raised after the round)
             error = self.errors[request_id] = self._noted(raised)
-            if self._requests.get(request_id) is request:  # the sink may have added another one
+            # A last chunk has ended the request; else the sink may have done that.
+            if chunk.finish_reason is None and self._steppers.get(request_id) is stepper:
                 last = self._last_chunk(request_id, "abort")
                 self._remove(request_id, last)
                 chunk = joined(chunk, last)
