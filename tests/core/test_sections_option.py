@@ -125,6 +125,13 @@ def test_text_of_a_marker_is_left_out_if_its_token_ends_in_an_unfinished_charact
     assert pieces_of(chunks) == [(None, "\ufffd"), ("r", "中a")]
 
 
+def test_text_of_a_marker_that_a_release_decides_is_left_out() -> None:
+    for each in (tokenizer := MockTokenizer.from_tokens([b"\xe4", b"a"]), Bare(tokenizer)):
+        decoder = StopSequenceDecoder(each, sections={"r": (0, 9)})
+        chunks = [decoder.step(0), decoder.release(), decoder.step(1)]
+        assert pieces_of(chunks) == [("r", "a")]
+
+
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
     tokenizer = Bare(FALLBACK)
