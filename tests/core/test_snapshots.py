@@ -162,6 +162,13 @@ def test_each_changed_byte_of_a_snapshot_is_noticed(stream: Any) -> None:
     assert tried > len(text)
 
 
+def test_only_the_silent_tokens_since_the_clean_point_are_bounded() -> None:
+    stream = DecodeStream(RAW, spans=True)
+    stream.feed([0] * 2**16)
+    stream.feed([LEAD, SKIPPED])
+    assert seen(DecodeStream.restore(RAW, stream.snapshot())) == seen(stream)
+
+
 def test_another_tokenizer_class_or_format_is_named() -> None:
     snapshot = DecodeStream(RAW).snapshot()
     another = MockTokenizer.from_tokens(BYTES, special_ids=[4])

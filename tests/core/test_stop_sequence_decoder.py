@@ -159,6 +159,15 @@ def test_max_tokens_is_exact_for_streams_of_any_length(limit: int, id_at_rest: i
     assert (len(chunk.text), chunk.finish_reason) == (limit, "length")
 
 
+@pytest.mark.parametrize(("min_tokens", "text"), [(0, ""), (1, FFFD)])
+def test_pending_text_is_what_flush_returns_if_that_ends_at_a_stop(
+    min_tokens: int, text: str
+) -> None:
+    decoder = StopSequenceDecoder(Window.from_tokens([b"\xe4"]), stop=FFFD, min_tokens=min_tokens)
+    decoder.step(0)
+    assert (decoder.pending_text, decoder.flush().text) == (text, text)
+
+
 def test_text_that_the_prompt_began_is_held_on_the_windowed_route() -> None:
     tokenizer = Window.from_tokens([b"a", b"\xe4", b"\xbd", b"\xa0"])
     decoder = StopSequenceDecoder(tokenizer, prompt_token_ids=[0, 1])
