@@ -80,8 +80,7 @@ def parse_engine(name: str) -> Engine:
     return Engine(engine, version.strip().removeprefix("v"))
 
 
-def _numbers(version: str) -> tuple[int, int, int]:
+def _numbers(version: str) -> tuple[int, ...]:
     match = _VERSION.fullmatch(version)
     assert match is not None, version
-    major, minor, patch = (int(part or 0) for part in match.groups())
-    return major, minor, patch
+    return tuple(int(part or 0) for part in match.groups())

@@ -73,11 +73,10 @@ class EosSources:
         """G."""
         self.written = _found(self.values[1], "config", CONFIG, "/eos_token_id")
         """The top level of ``config.json`` as written."""
-
-    @property
-    def generation_is_zero(self) -> bool:
+        self.loaded = self.written or self.class_default
+        """C: the attribute of the loaded configuration."""
+        self.generation_is_zero = is_id(self.values[0]) and self.values[0] == 0
         """Whether G is the integer 0, which a truth test drops."""
-        return self.values[0] == 0 and is_id(self.values[0])
 
     @property
     def written_text(self) -> Found:
@@ -95,11 +94,6 @@ class EosSources:
         if "eos_token_id" in self.config or not self.model_type:
             return ()
         return _found(self._default.top, "class_default", f"transformers: {self.model_type}", "")
-
-    @property
-    def loaded(self) -> Found:
-        """C: the attribute of the loaded configuration."""
-        return self.written or self.class_default
 
     @property
     def has_attribute(self) -> bool:
@@ -153,22 +147,21 @@ class EosSources:
         role = tokens.roles.get("eos_token")
         if role is None:
             others = tokens.folder.is_remote or (tokens.json is None and tokens.other_vocabularies)
-            if others and "eos_token" not in tokens.said:
-                return (), (Source("tokenizer", "", resolved=False),)
-            return (), ()
+            is_unknown = others and "eos_token" not in tokens.said
+            return (), (Source("tokenizer", "", resolved=False),) if is_unknown else ()
         found = tokens.id_of(role.text)
         source = Source("tokenizer", role.source, role.pointer, role.text, found is not None)
         return ((), (source,)) if found is None else (((found, source),), ())
 
 
+def listed(value: object, pointer: str) -> list[tuple[Any, str]]:
+    """Return the items of a list, or else the value, each with its pointer; none for null."""
+    if isinstance(value, list):
+        return [(each, f"{pointer}/{index}") for index, each in enumerate(value)]
+    return [] if value is None else [(value, pointer)]
+
+
 def _found(value: object, kind: str, file: str, pointer: str) -> Found:
     """Return the ids in a value, which is an id or a list; other values are left out."""
-    if is_id(value):
-        return ((value, Source(kind, file, pointer)),)
-    if isinstance(value, list):
-        return tuple(
-            (each, Source(kind, file, f"{pointer}/{index}"))
-            for index, each in enumerate(value)
-            if is_id(each)
-        )
-    return ()
+    found = listed(value, pointer)
+    return tuple((each, Source(kind, file, place)) for each, place in found if is_id(each))

@@ -13,6 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from streamdec.core.rules.base import BYTE_ALPHABET
+
 _FOLDER = files("streamdec.preflight").joinpath("examples")
 EXAMPLES = tuple(sorted(entry.name for entry in _FOLDER.iterdir() if entry.is_dir()))
 """The names of the models."""
@@ -38,9 +40,7 @@ def write_example(name: str, parent: str | os.PathLike[str] = ".") -> Path:
 
 def _tokenizer(added: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a byte-level ``tokenizer.json`` with added tokens from id 256 on."""
-    # GPT-2 writes a byte as its character if that can be seen, else as one from U+0100 on.
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    letters = sorted(map(chr, [*seen, *range(0x100, 0x100 + 256 - len(seen))]))
+    vocabulary = {chr(letter): i for i, letter in enumerate(sorted(BYTE_ALPHABET))}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
@@ -48,5 +48,5 @@ def _tokenizer(added: list[dict[str, Any]]) -> dict[str, Any]:
         "added_tokens": [{"id": 256 + i, **flags, **token} for i, token in enumerate(added)],
         "pre_tokenizer": {**byte_level, "use_regex": True},
         "decoder": {**byte_level, "use_regex": True},
-        "model": {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
     }

@@ -103,12 +103,10 @@ def _summary(config: Mapping[str, Any]) -> Iterator[str]:
     group = next(iter(groups.values()), None) if isinstance(groups, dict) else None
     weights = group.get("weights") if isinstance(group, dict) else None
     weights = weights if isinstance(weights, dict) else {}
-    for key in ("num_bits", "group_size"):
-        if key in weights:
-            yield f"{key}={_word(weights[key])}"
-    for key in ("bits", "w_bit", "group_size", "desc_act", "activation_scheme", "format"):
-        if key in config and key not in weights:
-            yield f"{key}={_word(config[key])}"
+    keys = ("bits", "w_bit", "group_size", "desc_act", "activation_scheme", "format")
+    said = {key: weights[key] for key in ("num_bits", "group_size") if key in weights}
+    said |= {key: config[key] for key in keys if key in config and key not in weights}
+    yield from (f"{key}={_word(value)}" for key, value in said.items())
     ignored = [config.get(key) for key in ("ignore", "modules_to_not_convert", "exclude_modules")]
     count = sum(len(names) for names in ignored if isinstance(names, list))
     if count:

@@ -21,6 +21,7 @@ from streamdec.chat import require_jinja2
 from streamdec.children.child import ChildLimits
 from streamdec.errors import ChatTemplateError
 from streamdec.preflight.engine_versions import ENGINES, Engine, parse_engine
+from streamdec.preflight.preflight_report import Evidence
 from streamdec.preflight.snapshot import Template, open_snapshot
 from streamdec.preflight.turns import openers
 from streamdec.preflight.view import View
@@ -28,20 +29,16 @@ from streamdec.preflight.view import View
 if TYPE_CHECKING:
     from streamdec.chat.environment import Clock
 
-_STANDARD = frozenset(
-    (
-        *("conversation", "tools", "documents", "chat_template", "add_generation_prompt"),
-        *("continue_final_message", "tokenize", "padding", "truncation", "max_length"),
-        *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
-        "sanitize_control_tokens",
-    )
-)
+_STANDARD = {
+    *("conversation", "tools", "documents", "chat_template", "add_generation_prompt"),
+    *("continue_final_message", "tokenize", "padding", "truncation", "max_length"),
+    *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+    "sanitize_control_tokens",
+}
 """The named parameters of ``apply_chat_template`` (transformers 5.24.0; 4.57 lacks the last)."""
-_FIELDS = frozenset(("add_generation_prompt", "continue_final_message"))
+_FIELDS = {"add_generation_prompt", "continue_final_message"}
 """Fields of a request to vLLM; they always have a value."""
-_POSITIONAL = frozenset(
-    ("conversation", "tokenize", "add_generation_prompt", "tools", "return_dict")
-)
+_POSITIONAL = {"conversation", "tokenize", "add_generation_prompt", "tools", "return_dict"}
 """Arguments that SGLang itself passes: a second value is a TypeError."""
 
 
@@ -241,7 +238,6 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
     template = view.templates.default
     if template is None:
         return []
-    place = f"{template.file}{template.pointer and '#' + template.pointer}"
     stops = {text: i for i in sorted(view.stop_ids) if (text := view.tokens.text_of(i))}
     begun = openers(view.probes, {**view.markers, **stops})
     found = []
@@ -251,7 +247,7 @@ def is_turn_marker_eos(path: str | os.PathLike[str]) -> list[TurnMarker]:
                 f"{'an' if role == 'assistant' else 'a'} {role} message" for role in begun[text]
             )
             before, is_written, _ = template.text.partition(text)
-            number = before.count("\n") + 1
-            line = f":{number}" if is_written else ""
-            found.append(TurnMarker(i, text, f"before {roles}, {place}{line}"))
+            line = before.count("\n") + 1 if is_written else None
+            place = Evidence(template.file, template.pointer, line=line).place
+            found.append(TurnMarker(i, text, f"before {roles}, {place}"))
     return found

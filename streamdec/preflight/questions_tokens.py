@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
+from streamdec.folders.tokenizer_config import ADDED_TOKENS, CONFIG
 from streamdec.folders.transformers_facts import facts
 from streamdec.preflight.engine_versions import ENGINES, parse_engine
 from streamdec.preflight.snapshot import open_snapshot
 from streamdec.preflight.snapshot_tokens import Entry, Tokens
-
-_CONFIG = "tokenizer_config.json"
-_JSON = "tokenizer.json"
-_LEGACY = "added_tokens.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +61,12 @@ def discover_added_tokens(path: str | os.PathLike[str]) -> dict[int, DiscoveredT
     found = tokens.added
     flags: dict[int, dict[str, bool]] = {}
     for file, entry in _declared(tokens):
-        if entry.id in found and found[entry.id][0] == entry.content:
+        if entry.id in found and found[entry.id][0] == entry.token.content:
             flags.setdefault(entry.id, {})[file] = entry.token.special
     roles: dict[str, list[str]] = {}
     for name, role in tokens.roles.items():
         roles.setdefault(role.text, []).append(name)
-    legacy = {} if tokens.has_decoder else dict.fromkeys(tokens.legacy.items(), (_LEGACY,))
+    legacy = dict.fromkeys(tokens.legacy.items(), (ADDED_TOKENS,))
     return {
         i: DiscoveredToken(
             id=i,
@@ -100,16 +97,14 @@ def resolve_marker_to_id(path: str | os.PathLike[str], marker: str) -> list[int]
     if not isinstance(marker, str):
         raise TypeError(f"marker must be a string, got {type(marker).__name__}")
     tokens = Tokens(open_snapshot(path))
-    found = {entry.id for _, entry in _declared(tokens) if entry.content == marker}
-    if not tokens.has_decoder and marker in tokens.legacy:
-        found.add(tokens.legacy[marker])
-    loaded = tokens.id_of(marker)
-    return sorted(found if loaded is None else {*found, loaded})
+    found = [entry.id for _, entry in _declared(tokens) if entry.token.content == marker]
+    others = (tokens.legacy.get(marker), tokens.id_of(marker))
+    return sorted({*found, *(i for i in others if i is not None)})
 
 
 def _declared(tokens: Tokens) -> Iterator[tuple[str, Entry]]:
-    yield from ((_JSON, entry) for entry in tokens.own)
-    yield from ((_CONFIG, entry) for entry in tokens.declared)
+    yield from (("tokenizer.json", entry) for entry in tokens.own)
+    yield from ((CONFIG, entry) for entry in tokens.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +161,10 @@ def effective_tokenizer_class(
     known = parse_engine(f"transformers@{str(version).removeprefix('transformers@')}")
     tokens = Tokens(open_snapshot(path))
     if known.before("5"):
-        return _version_4(tokens)
+        return _version_4(tokens.config, tokens.snapshot.object("config.json") or {})
     chosen = tokens.folder.chosen
-    return EffectiveTokenizerClass(
-        name=None if chosen.cls is None else chosen.cls.name,
-        why=chosen.why,
-        source=chosen.source,
-        remote_code=chosen.cls is None,
-    )
+    name = None if chosen.cls is None else chosen.cls.name
+    return EffectiveTokenizerClass(name, chosen.why, chosen.source, remote_code=name is None)
 
 
 def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str, Any]) -> str:
@@ -194,16 +185,10 @@ def version_gate_tokenizer_class(tokenizer: str | os.PathLike[str] | Mapping[str
     if isinstance(tokenizer, str) and tokenizer.isidentifier() and not Path(tokenizer).is_dir():
         tokenizer = {"tokenizer_class": tokenizer}
     if isinstance(tokenizer, Mapping):
-        name = _declared_class(tokenizer)
-        needs_5 = bool(name) and not auto_map_of(tokenizer) and _class_of_4(name) is None
+        found = _version_4(tokenizer, {})
     else:
-        needs_5 = effective_tokenizer_class(tokenizer, "4.57.6").error is not None
-    return ">=5.0" if needs_5 else ">=4.0"
-
-
-def _declared_class(config: Mapping[str, Any]) -> str:
-    name = config.get("tokenizer_class")
-    return name if isinstance(name, str) else ""
+        found = effective_tokenizer_class(tokenizer, "4.57.6")
+    return ">=4.0" if found.error is None else ">=5.0"
 
 
 def _class_of_4(name: str) -> str | None:
@@ -213,14 +198,15 @@ def _class_of_4(name: str) -> str | None:
     return next((each for each in (fast, name) if each in known), None)
 
 
-def _version_4(tokens: Tokens) -> EffectiveTokenizerClass:
-    config = tokens.snapshot.object("config.json") or {}
-    for file, data in ((_CONFIG, tokens.config), ("config.json", config)):
+def _version_4(
+    tokenizer_config: Mapping[str, Any], config: Mapping[str, Any]
+) -> EffectiveTokenizerClass:
+    for file, data in ((CONFIG, tokenizer_config), ("config.json", config)):
         if auto_map_of(data):
             why = "auto_map names code of the snapshot"
             return EffectiveTokenizerClass(None, why, file, remote_code=True)
-        name = _declared_class(data)
-        if name:
+        name = data.get("tokenizer_class")
+        if isinstance(name, str) and name:
             found = _class_of_4(name)
             said = f"Tokenizer class {name} does not exist or is not currently imported."
             error = None if found else f"ValueError: {said}"

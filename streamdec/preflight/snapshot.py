@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,16 +34,14 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """The beginning of a surrogate, as JSON escapes it. One of a pair is harmless."""
 
 
-@dataclass
 class Snapshot:
     """A folder, read within bounds."""
 
-    path: Path
-    _files: dict[str, bytes | FileError | None] = field(default_factory=dict)
-    _json: dict[str, dict[str, Any] | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         """Raise :class:`TokenizerLoadError` if ``path`` is not a folder."""
+        self.path = path
+        self._files: dict[str, bytes | FileError | None] = {}
+        self._json: dict[str, dict[str, Any] | None] = {}
         try:
             self.root = Path(os.path.realpath(self.path))
             os.scandir(self.path).close()
@@ -111,9 +108,7 @@ class Snapshot:
     def _read(self, name: str) -> bytes | FileError | None:
         path = self.path / name
         limit = LIMITS.get(name, MAX_TEXT if name.endswith(".jinja") else MAX_JSON)
-        try:
-            os.lstat(path)
-        except (OSError, ValueError):
+        if not os.path.lexists(path):
             return None
         if not self._is_within(path):
             return FileError("outside", "a link out of the folder")

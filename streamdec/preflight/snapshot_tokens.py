@@ -60,11 +60,6 @@ class Entry(NamedTuple):
     token: Token
     pointer: str
 
-    @property
-    def content(self) -> str:
-        """Its text."""
-        return self.token.content
-
 
 class Vocabulary:
     """The texts and ids of a ``tokenizer.json``, with more tokens added to it.
@@ -96,8 +91,7 @@ class Vocabulary:
 
     def id_of(self, text: str) -> int | None:
         """Return the id of the token ``text``; None if there is no such token."""
-        found = self._ids.get(text)
-        return self.model.get(text) if found is None else found
+        return self._ids.get(text, self.model.get(text))
 
     def text_of(self, token_id: int) -> str | None:
         """Return the text of a token; None if no token has that id."""
@@ -147,11 +141,8 @@ class Tokens:
 
     @cached_property
     def legacy(self) -> dict[str, int]:
-        """``added_tokens.json``: texts to ids.
-
-        It counts only without ``added_tokens_decoder``.
-        """
-        found = self.snapshot.object("added_tokens.json") or {}
+        """``added_tokens.json``: texts to ids; empty with ``added_tokens_decoder``."""
+        found = {} if self.has_decoder else self.snapshot.object("added_tokens.json") or {}
         return {text: i for text, i in found.items() if is_id(i) and text}
 
     @cached_property
@@ -258,7 +249,7 @@ class Tokens:
 
     def to_add(self) -> list[Token]:
         """Return the tokens that transformers adds, in its order."""
-        present = () if self.folder.is_built else {entry.content for entry in self.own}
+        present = () if self.folder.is_built else {entry.token.content for entry in self.own}
         return self.folder.to_add(present)
 
     @cached_property

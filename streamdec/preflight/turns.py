@@ -151,10 +151,8 @@ def find_turns(probes: Probes, markers: Mapping[str, int], stops: Container[int]
     else:
         terminator = inner[0] if len(inner) > 1 else ""
     primer = inner[-1] if inner and inner[-1] != terminator else ""
-    return Turns(
-        Marker(terminator, markers[terminator]) if terminator else None,
-        Marker(primer, markers[primer]) if primer else None,
-    )
+    found = (Marker(text, markers[text]) if text else None for text in (terminator, primer))
+    return Turns(*found)
 
 
 def after_call(probes: Probes, markers: Mapping[str, int]) -> dict[int, str]:
@@ -269,15 +267,16 @@ def _rendered(
     with closing(ChildPool(1, LIMITS)) as pool:
         for name in names:
             asked = _CONVERSATIONS[name]
-            context: dict[str, Any] = {
+            messages = asked["messages"]
+            if static.only_parts:
+                messages = [_in_parts(each) for each in messages]
+            context = {
                 "tools": _DATA["tools"] if asked.get("tools") else None,
                 "documents": None,
                 "add_generation_prompt": asked.get("add_generation_prompt", False),
                 **special_tokens,
-                "messages": asked["messages"],
+                "messages": messages,
             }
-            if static.only_parts:
-                context["messages"] = [_in_parts(each) for each in asked["messages"]]
             try:
                 rendered[name], _ = render_isolated(
                     source, context, profile=PROFILE, now=NOW, pool=pool

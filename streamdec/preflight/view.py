@@ -110,8 +110,3 @@ class View:
     def ids(self, ids: Iterable[int]) -> dict[int, str | None]:
         """Return ids with their texts."""
         return {i: self.tokens.text_of(i) for i in sorted(set(ids))}
-
-    def seen(self, stop: StopTokens) -> Evidence:
-        """Return the effective stop tokens of one engine as evidence."""
-        what = "stops on" if stop.ids else "stops on no token"
-        return Evidence(note=f"{stop.engine} {stop.version} {what}", ids=self.ids(stop.ids))

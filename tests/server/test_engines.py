@@ -71,15 +71,6 @@ def test_a_plain_engine_runs_in_a_separate_thread(tokenizer: Any) -> None:
     assert "streamdec-engine" in names.pop()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_iterator_that_only_aclose_ends_is_closed_after_the_last_token(
-    tokenizer: Any, stream: bool
-) -> None:
-    found = Engine([40] * 9)
-    assert answer_of(tokenizer, lambda *_: found, max_tokens=2, stream=stream).is_success
-    assert found.closings == 1
-
-
 def test_an_engine_counts_until_its_iterator_is_closed(tokenizer: Any) -> None:
     told = []
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamdec.folders.tokenizer_config import ROLES, content_of
+from streamdec.folders.tokenizer_config import CONFIG, ROLES, content_of
 from streamdec.preflight.preflight_report import RULES, Evidence, Finding, Severity, shown
 from streamdec.preflight.view import View
 
-_CONFIG = "tokenizer_config.json"
 _JSON = "tokenizer.json"
 _MAP = "special_tokens_map.json"
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
@@ -40,7 +39,7 @@ def _flags(view: View) -> Iterator[Finding]:
     tokens = view.tokens
     if tokens.loaded is None or tokens.bare is None:
         return
-    bare, said = tokens.bare.added, {(e.id, e.content): e.token for e in tokens.declared}
+    bare, said = tokens.bare.added, {(e.id, e.token.content): e.token for e in tokens.declared}
     found: dict[int, Evidence] = {}
     for i, token, pointer in tokens.own:
         is_special = token.special
@@ -49,7 +48,7 @@ def _flags(view: View) -> Iterator[Finding]:
         if (bare.get(i), after) == ((token.content, is_special), (token.content, not is_special)):
             value = {_JSON: is_special, "after loading": not is_special}
             if (i, token.content) in said:
-                value[_CONFIG] = said[i, token.content].special
+                value[CONFIG] = said[i, token.content].special
             note = "special"
             if is_special and not tokens.folder.is_built:
                 note += ", and skipped anyway"
@@ -74,7 +73,7 @@ def _declared(view: View) -> Iterator[Finding]:
         note = "not in tokenizer.json" if here is None else f"tokenizer.json has {here!r:.80} there"
         if after is not None:
             note += f"; its id after loading is {after}"
-        evidence = Evidence(_CONFIG, pointer, ids={i: token.content}, note=note)
+        evidence = Evidence(CONFIG, pointer, ids={i: token.content}, note=note)
         found.setdefault(code, []).append(evidence)
     for code, seen in found.items():
         yield from _finding(code, seen)
@@ -86,7 +85,8 @@ def _own(view: View) -> Iterator[Finding]:
         return
     loaded = tokens.loaded or tokens.bare
     moved = []
-    for i, token, pointer in {entry.content: entry for entry in reversed(tokens.own)}.values():
+    firsts = {entry.token.content: entry for entry in reversed(tokens.own)}
+    for i, token, pointer in firsts.values():
         after = loaded.id_of(token.content)
         if after != i or tokens.bare.id_of(token.content) != i:
             missing = f"missing after loading with {tokens.folder.chosen.name}"
@@ -101,15 +101,15 @@ def _shape(view: View) -> Iterator[Finding]:
     if not tokens.has_decoder:
         if tokens.config or tokens.own:
             note = "no added_tokens_decoder"
-            yield RULES["ADDED_TOKENS_DECODER_ABSENT"](Evidence(_CONFIG, note=note))
+            yield RULES["ADDED_TOKENS_DECODER_ABSENT"](Evidence(CONFIG, note=note))
     elif not isinstance(decoder, dict) or len(tokens.declared) < len(decoder):
-        place = Evidence(_CONFIG, "/added_tokens_decoder", value=shown(decoder))
+        place = Evidence(CONFIG, "/added_tokens_decoder", value=shown(decoder))
         yield RULES["ADDED_TOKENS_DECODER_SHAPE"](place)
 
 
 def _extra(view: View) -> Iterator[Finding]:
     tokens = view.tokens
-    extra, additional = ((key, *tokens.said.get(key, (None, _CONFIG))) for key in _EXTRA)
+    extra, additional = ((key, *tokens.said.get(key, (None, CONFIG))) for key in _EXTRA)
     key, value, source = extra
     if isinstance(value, list):
         below = any(engine.may_have_transformers_4 for engine in view.engines)
@@ -147,12 +147,12 @@ def _map(view: View) -> Iterator[Finding]:
         if name in tokens.special_map and (name in tokens.config or tokens.has_decoder):
             here, there = content_of(tokens.special_map[name]), content_of(tokens.config.get(name))
             if here != there:
-                differing.append(Evidence(_MAP, f"/{name}", value={_MAP: here, _CONFIG: there}))
+                differing.append(Evidence(_MAP, f"/{name}", value={_MAP: here, CONFIG: there}))
     if tokens.has_decoder:
         files = (tokens.config, tokens.special_map)
         named, listed = ([t for key in _EXTRA for t in _names(file.get(key))] for file in files)
         if listed and set(listed) != set(named):
-            value = {_MAP: shown(listed), _CONFIG: shown(sorted(set(named)))}
+            value = {_MAP: shown(listed), CONFIG: shown(sorted(set(named)))}
             differing.append(Evidence(_MAP, value=value, note="further special tokens"))
     stale = "SPECIAL_TOKENS_MAP_STALE"
     yield from _finding(stale if tokens.has_decoder else "SPECIAL_TOKENS_MAP_OVERRIDES", differing)

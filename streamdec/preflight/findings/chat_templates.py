@@ -27,12 +27,10 @@ _GRAVER: Mapping[str, Severity] = {
 """The severity of a failure with an ordinary conversation."""
 _ORDINARY = frozenset(("prompt", "generation", "answered", "followed"))
 """Conversations of questions and answers that are text."""
-_OWN_CODE = {
-    "gpt_oss": "GptOssForCausalLM",
-    "deepseek_v32": "DeepseekV32ForCausalLM",
-    "deepseek_v4": "DeepseekV4ForCausalLM",
-    "kimi_k3": "KimiK3ForConditionalGeneration",
-}
+_OWN_CODE = (
+    *("gpt_oss", "GptOssForCausalLM", "deepseek_v32", "DeepseekV32ForCausalLM"),
+    *("deepseek_v4", "DeepseekV4ForCausalLM", "kimi_k3", "KimiK3ForConditionalGeneration"),
+)
 """The model types and architectures for which engines have their own encoder."""
 
 
@@ -50,7 +48,7 @@ def _places(view: View) -> Iterator[Finding]:
     templates = view.templates
     listed = view.eos.config.get("architectures")
     kinds = [view.eos.model_type, *(listed if isinstance(listed, list) else ())]
-    own = [kind for kind in kinds if kind in (*_OWN_CODE, *_OWN_CODE.values())]
+    own = [kind for kind in kinds if kind in _OWN_CODE]
     if own:
         note = "engines have their own encoder"
         yield RULES["CHAT_TEMPLATE_BYPASSED"](Evidence("config.json", value=own[0], note=note))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from streamdec.preflight.eos_sources import CONFIG, GENERATION, Found
+from streamdec.preflight.eos_sources import CONFIG, GENERATION, Found, listed
 from streamdec.preflight.preflight_report import RULES, Evidence, Finding, shown
 from streamdec.preflight.snapshot_tokens import is_id
 from streamdec.preflight.stop_tokens import StopTokens
@@ -27,18 +27,16 @@ def _sources(view: View) -> Iterator[Finding]:
     declared: list[Evidence] = []
     # A missing or unknown value does not count as a disagreement. A null in a file does.
     if eos.tokenizer[0]:
-        declared.append(view.role("eos_token", _ids_of(eos.tokenizer[0])))
+        declared.append(view.role("eos_token", dict(eos.tokenizer[0])))
     if eos.generation_config is not None:
-        value = eos.generation_config.get("eos_token_id")
-        declared.append(_declared(view, GENERATION, _EOS, value, eos.generation))
+        declared.append(_declared(view, GENERATION, _EOS, eos.values[0], eos.generation))
     text = tuple(found for found in eos.lifted if found[1].kind == "text_config")
     config = eos.or_text(eos.written, text)
     if config and config[0][1].kind == "text_config":
         pointer = config[0][1].pointer.partition(_EOS)[0] + _EOS
         declared.append(_declared(view, CONFIG, pointer, [i for i, _ in config], config))
     elif config or "eos_token_id" in eos.config:
-        value = eos.config.get("eos_token_id")
-        declared.append(_declared(view, CONFIG, _EOS, value, config))
+        declared.append(_declared(view, CONFIG, _EOS, eos.values[1], config))
     sets = {frozenset(evidence.ids) for evidence in declared}
     together = frozenset[int]().union(*sets)
     lacking = [stop for stop in view.stop.values() if not together <= stop.ids]
@@ -48,16 +46,18 @@ def _sources(view: View) -> Iterator[Finding]:
 
 def _declared(view: View, file: str, pointer: str, value: object, found: Found) -> Evidence:
     note = "null" if value is None else ""
-    return Evidence(file, pointer, value=shown(value), ids=view.ids(_ids_of(found)), note=note)
+    return Evidence(file, pointer, value=shown(value), ids=view.ids(dict(found)), note=note)
 
 
 def _with_stops(
-    view: View, code: str, evidence: Iterable[Evidence], stops: Iterable[StopTokens]
+    view: View, code: str, evidence: Iterable[Evidence], stops: Collection[StopTokens]
 ) -> Finding:
     """Return a finding about engines, with their stop tokens as evidence."""
-    stops = list(stops)
-    engines = dict.fromkeys(stop.engine for stop in stops)
-    return RULES[code](*evidence, *(view.seen(stop) for stop in stops), engines=engines)
+    found = [*evidence]
+    for stop in stops:
+        what = "stops on" if stop.ids else "stops on no token"
+        found.append(Evidence(note=f"{stop.engine} {stop.version} {what}", ids=view.ids(stop.ids)))
+    return RULES[code](*found, engines=dict.fromkeys(stop.engine for stop in stops))
 
 
 def _sets(view: View) -> Iterator[Finding]:
@@ -121,11 +121,8 @@ def _declared_values(view: View) -> Iterator[tuple[str, str, Any]]:
     if isinstance(config.get("text_config"), dict):
         places.append((CONFIG, "/text_config", config["text_config"]))
     for file, part, data in places:
-        value = data.get("eos_token_id")
-        if isinstance(value, list):
-            yield from ((file, f"{part}{_EOS}/{i}", each) for i, each in enumerate(value))
-        elif value is not None:
-            yield file, f"{part}{_EOS}", value
+        for value, pointer in listed(data.get("eos_token_id"), f"{part}{_EOS}"):
+            yield file, pointer, value
 
 
 def _fallbacks(view: View) -> Iterator[Finding]:
@@ -136,7 +133,7 @@ def _fallbacks(view: View) -> Iterator[Finding]:
     is_written = any(source.kind == "text_config" for _, source in text)
     if is_written and not eos.written and "eos_token_id" not in eos.config:
         pointer = text[0][1].pointer
-        yield RULES["EOS_TEXT_CONFIG_ONLY"](Evidence(CONFIG, pointer, ids=view.ids(_ids_of(text))))
+        yield RULES["EOS_TEXT_CONFIG_ONLY"](Evidence(CONFIG, pointer, ids=view.ids(dict(text))))
     if eos.generation_is_zero:
         yield RULES["EOS_ZERO_DROPPED"](Evidence(GENERATION, _EOS, value=0, ids=view.ids([0])))
     if GENERATION not in view.snapshot:
@@ -146,10 +143,8 @@ def _fallbacks(view: View) -> Iterator[Finding]:
 def _class_defaults(view: View) -> frozenset[int]:
     """The ids that only the configuration's class says, and on which an engine stops."""
     eos = view.eos
-    found = eos.class_default
-    if not found and not eos.has_attribute:
-        # SGLang lifts the default of the text part's class in the same way.
-        found = eos.lifted
+    # SGLang lifts the default of the text part's class in the same way.
+    found = eos.class_default if eos.has_attribute else eos.lifted
     said = [
         (i, source) for stop in view.stop.values() for i in stop.ids for source in stop.sources[i]
     ]
@@ -184,11 +179,6 @@ def _declared_role(view: View, name: str) -> Iterator[Evidence]:
             yield view.role(name, [found])
     for file, config in ((GENERATION, view.eos.generation_config), (CONFIG, view.eos.config)):
         value = (config or {}).get(f"{name}_id")
-        listed = value if isinstance(value, list) else [value]
-        ids = view.ids(i for i in listed if is_id(i))
+        ids = view.ids(i for i, _ in listed(value, "") if is_id(i))
         if ids:
             yield Evidence(file, f"/{name}_id", value=shown(value), ids=ids)
-
-
-def _ids_of(found: Found) -> frozenset[int]:
-    return frozenset(token_id for token_id, _ in found)

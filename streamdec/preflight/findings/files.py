@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamdec.folders.tokenizer_class import auto_map_of
-from streamdec.folders.tokenizer_config import ROLES
+from streamdec.folders.tokenizer_config import CONFIG, ROLES
 from streamdec.folders.transformers_facts import ONLY_V5, facts
 from streamdec.preflight.preflight_report import RULES, Evidence, Finding, shown
 from streamdec.preflight.view import View
 from streamdec.tokenizers.folder_files import Problem
 
-_CONFIG = "tokenizer_config.json"
 _OBJECTS = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
     *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
@@ -67,7 +66,7 @@ def _tokenizer_json(view: View) -> Iterator[Finding]:
         yield RULES["TOKENIZER_JSON_MISSING"](missing, others, severity=None if found else "error")
     else:
         flags = [
-            Evidence(_CONFIG, f"/{key}", value=tokens.config[key])
+            Evidence(CONFIG, f"/{key}", value=tokens.config[key])
             for key in ("add_bos_token", "add_eos_token")
             if isinstance(tokens.config.get(key), bool)
         ]
@@ -123,15 +122,15 @@ def _types(view: View) -> Iterator[Finding]:
     for role in ROLES:
         value, source = view.tokens.said.get(role, (None, ""))
         # transformers itself gives the objects of special_tokens_map.json their type.
-        is_token = isinstance(value, dict) and (source != _CONFIG or "__type" in value)
+        is_token = isinstance(value, dict) and (source != CONFIG or "__type" in value)
         if not isinstance(value, str | None) and not is_token:
             wrong.append((source, role, value, 'a string or {"__type": "AddedToken", …}'))
     if not isinstance(name := config.get("tokenizer_class"), str | None):
-        wrong.append((_CONFIG, "tokenizer_class", name, "a string"))
+        wrong.append((CONFIG, "tokenizer_class", name, "a string"))
     code = config.get("auto_map", {})
     names = code.get("AutoTokenizer", ["", ""]) if isinstance(code, dict) else code
     if not isinstance(names, list) or len(names) < 2:
-        wrong.append((_CONFIG, "auto_map", code, 'an object with "AutoTokenizer": [slow, fast]'))
+        wrong.append((CONFIG, "auto_map", code, 'an object with "AutoTokenizer": [slow, fast]'))
     found = (Evidence(f, f"/{key}", value=shown(v), note=f"expected {e}") for f, key, v, e in wrong)
     if wrong:
         yield RULES["TOKENIZER_CONFIG_TYPE"](*found)
@@ -141,12 +140,12 @@ def _class(view: View) -> Iterator[Finding]:
     config = view.tokens.config
     code = auto_map_of(config)
     if code:
-        evidence = Evidence(_CONFIG, "/auto_map", value=[name[:200] for name in code[:4]])
+        evidence = Evidence(CONFIG, "/auto_map", value=[name[:200] for name in code[:4]])
         yield RULES["TOKENIZER_REMOTE_CODE"](evidence)
     declared = config.get("tokenizer_class")
     if not isinstance(declared, str) or not declared:
         return
-    evidence = Evidence(_CONFIG, "/tokenizer_class", value=declared[:200])
+    evidence = Evidence(CONFIG, "/tokenizer_class", value=declared[:200])
     if declared in ONLY_V5:
         below = any(engine.may_have_transformers_4 for engine in view.engines)
         yield RULES["TOKENIZER_CLASS_REQUIRES_V5"](evidence, severity="error" if below else "info")
