@@ -132,6 +132,14 @@ def test_text_of_a_marker_that_a_release_decides_is_left_out() -> None:
         assert pieces_of(chunks) == [("r", "a")]
 
 
+def test_a_snapshot_has_a_silent_marker_after_text_of_a_visible_stop() -> None:
+    tokenizer = MockTokenizer.from_tokens([b"a", b"x", b"<t>"], [2])
+    decoder = StopSequenceDecoder(tokenizer, visible_stop="ab", sections={"r": (2, 9)})
+    decoder.feed([0, 2])
+    decoder = StopSequenceDecoder.restore(tokenizer, decoder.snapshot())
+    assert pieces_of([decoder.step(1)]) == [("r", "x")]
+
+
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_character_after_a_release_is_not_part_of_a_marker_before_it(restores: bool) -> None:
     tokenizer = Bare(FALLBACK)

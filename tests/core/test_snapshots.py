@@ -122,9 +122,6 @@ KINDS: dict[str, Kind] = {
     "sections": stopping(
         USER, (REST, 0, BEGUN), sections={"r": ("er:", "a b"), "q": (LEAD, SKIPPED)}
     ),
-    "a silent marker after text of a visible stop": stopping(
-        StopConditions(visible_stop="a by"), (0, SKIPPED), sections={"r": (SKIPPED, "er:")}
-    ),
     "near its limit": stopping(StopConditions(max_tokens=4, min_tokens=2), (0, 0, 0)),
     "ended by a string": stopping(USER, (0, BEGUN, REST)),
     "ended by an id": stopping(StopConditions(stop_token_ids=[1]), (0, 1)),
