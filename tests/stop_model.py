@@ -1092,7 +1092,8 @@ def rules_of(decoder: str | TextRules) -> TextRules:
 def draw_table(rng: random.Random, *, rules: bool = False) -> TokenTable:
     """A small table: whole letters, their bytes, broken bytes, specials that repeat a text.
 
-    With ``rules``, some are of tokenizers whose tokens depend on others, or that replace text.
+    With ``rules``, some are of tokenizers whose tokens depend on others, or that replace text, but
+    never by nothing: tokens of deleted text may be only counted (law 15).
     """
     decoder: str | TextRules = rng.choice(("byte_level", "byte_fallback"))
     letters = tuple(rng.sample(CHARACTERS, rng.randint(2, 4)))
