@@ -38,16 +38,17 @@ from streamdec import (
     StopSequenceDecoder,
     StreamdecWarning,
     TokenIdError,
+    protocols,
 )
 from streamdec.errors import EncodeError
-from streamdec.protocols import Tokenizer
+from streamdec.protocols import TextRules, Tokenizer
 from tests import reference
 from tests.reference import REPLACEMENT
 
 RELEASE = -1
 """The operation ``release``; every other operation is a token id."""
-PROMPT = -1
-"""The token index of the prompt's bytes."""
+PROMPT, BEFORE = -1, -2
+"""The token index of the prompt's unfinished character, and that of the text before it."""
 
 
 # --- patterns -------------------------------------------------------------------------------------
@@ -74,9 +75,9 @@ class Regex(Protocol):
         ...
 
 
-GUARDS = ("", "^", "(?<=a)", "(?<!a)", r"\b")
+GUARDS = ("", "", "", "^", "^", "^", "(?<=a)", "(?<!a)", r"\b")
 CHARACTERS = ("a", "b", ".", "é", "中", "😀", REPLACEMENT)
-ALPHABET, OTHER = frozenset((*CHARACTERS, "#")), "?"
+ALPHABET, OTHER = frozenset((*CHARACTERS, "#", " ", "'")), "?"
 """The letters of tables, and one for all others, such as that of the bytes of two tokens."""
 REPEATS = 4
 """How often ``+`` repeats in the words of a pattern; ``max_match_length`` is then at most that."""
@@ -184,8 +185,9 @@ class Situation:
 
     tokens: tuple[bytes, ...]
     special_ids: tuple[int, ...] = ()
-    decoder: str = "byte_level"
+    decoder: str | TextRules = "byte_level"
     skip_special_tokens: bool = True
+    clean_up_tokenization_spaces: bool = False
     byte_fallback: str = "eager"
     unknown_ids: str = "skip"
     conditions: Conditions = field(default_factory=Conditions)
@@ -205,8 +207,8 @@ class Situation:
     @property
     def options(self) -> dict[str, Any]:
         """The options of decoding."""
-        names = ("skip_special_tokens", "byte_fallback", "unknown_ids")
-        return {name: getattr(self, name) for name in names}
+        names = ["skip_special_tokens", "byte_fallback", "unknown_ids"]
+        return {name: getattr(self, name) for name in (*names, "clean_up_tokenization_spaces")}
 
 
 Parts = tuple[tuple[str | None, str], ...]
@@ -233,7 +235,7 @@ class Seen(NamedTuple):
 
 
 class CodePoint(NamedTuple):
-    """A decided code point, and the tokens that gave its first and its last byte."""
+    """A decided code point, and the first and the last of its tokens."""
 
     text: str
     first: int
@@ -291,14 +293,41 @@ class Tail(NamedTuple):
     """Under "exact": the prompt's open run has a bad byte already."""
 
 
+class Decoded(NamedTuple):
+    """D(S) without the text that the prompt decided."""
+
+    points: list[CodePoint]
+    held: Owned
+    waits: int
+    """The oldest token that may still give text; without one, a number that is no token's."""
+
+
+CLEAN_UP = [(f" {end}", end) for end in (*".?!,", "n't", "'m", "'s", "'ve", "'re")]
+CLEAN_UP.insert(4, (" ' ", "'"))
+STAND_IN = b"?"
+"""The token that stands for unknown ids in the library's own decode."""
+
+
 class Table:
     """The tokens and options of a situation: ids to pieces, pieces to code points."""
 
     def __init__(self, situation: Situation) -> None:
         self.situation = situation
-        self.exact = situation.decoder == "byte_fallback" and situation.byte_fallback == "exact"
-        self.per_byte = situation.decoder == "byte_fallback"
-        self.tail = self.tail_of_prompt()
+        rules = rules_of(situation.decoder)
+        self.rule, (self.stripped, self.most_stripped) = rules.rule, rules.strip_left
+        self.replaces = [(each.pattern, each.content) for each in rules.replaces]
+        self.replaces += CLEAN_UP if situation.clean_up_tokenization_spaces else []
+        self.per_byte = isinstance(self.rule, protocols.ByteFallback)
+        self.exact = self.per_byte and situation.byte_fallback == "exact"
+        self.has_bytes = self.per_byte or isinstance(self.rule, protocols.RawBytes)
+        self.tokenizer = tokenizer_of((*situation.tokens, STAND_IN), (), TextRules(self.rule))
+        self.done: list[CodePoint] = []
+        """Text of the prompt that no replacement joins to what follows."""
+        self.prompt: list[CodePoint] = []
+        """Text of the prompt after it, if tokens are bytes."""
+        self.tail = self.tail_of_prompt() if self.has_bytes else Tail([])
+        self.num_decided = 0
+        self.num_decided = len(self.decode(()).points)
 
     def is_unknown(self, token_id: int) -> bool:
         return token_id != RELEASE and token_id >= len(self.situation.tokens)
@@ -319,7 +348,7 @@ class Table:
         if self.is_skipped(token_id):
             return None
         data = self.situation.tokens[token_id]
-        if self.situation.decoder == "byte_level":
+        if isinstance(self.rule, protocols.RawBytes):
             return Piece("raw", data, token)
         return Piece("byte" if len(data) == 1 and data >= b"\x80" else "text", data, token)
 
@@ -374,42 +403,98 @@ class Table:
         return spoiled or not all(good for _, _, good in parts)
 
     def tail_of_prompt(self) -> Tail:
-        """S before the first token (law 4)."""
-        pieces = self.pieces(self.situation.prompt, [PROMPT] * len(self.situation.prompt))
-        if not self.exact:
-            return Tail(self.decode_pieces(pieces, Tail([]), closed=False)[1])
-        # The complete characters of the open run belong to the prompt. Reading: if the run is
-        # spoiled by a byte of the prompt, the prompt's own decode has decided all its bytes.
-        ended = [place for place, piece in enumerate(pieces) if piece.kind == "text"]
-        run = [(piece.data[0], PROMPT) for piece in pieces[ended[-1] + 1 if ended else 0 :]]
-        if self.is_spoiled(run, spoiled=False):
-            return Tail([], spoiled=True)
-        return Tail(decode_run(run, closed=False, per_byte=True)[1])
+        """S before the first token (law 4). The text before it is noted."""
+        each = (self.piece(token_id, PROMPT) for token_id in self.situation.prompt)
+        pieces = [piece for piece in each if piece is not None]
+        points, held = self.decode_pieces(pieces, Tail([]), closed=False)
+        whole = cast(list[CodePoint], [])
+        if self.exact:
+            # The complete characters of the open run belong to the prompt. Reading: if the run is
+            # spoiled by a byte of the prompt, the prompt's own decode has decided all its bytes.
+            whole, held = decode_run(held, closed=False, per_byte=True)
+        is_open = self.exact and [piece.kind for piece in pieces[-1:]] == ["byte"]
+        self.prompt = [each._replace(first=BEFORE, last=BEFORE) for each in (*points, *whole)]
+        if whole:
+            points, self.most_stripped = self.strip(self.prompt, self.most_stripped)
+            self.done, self.prompt = self.replaced(points, closed=True)
+        return Tail(held, spoiled=is_open and not (whole or held))
 
-    def pieces(self, ids: Sequence[int], owners: Sequence[int]) -> list[Piece]:
-        each = itertools.starmap(self.piece, zip(ids, owners, strict=True))
-        return [piece for piece in each if piece is not None]
+    def segments(self, operations: Sequence[int]) -> list[list[Piece]]:
+        """What each token contributes at its place, between the releases (law 18)."""
+        prompt = () if self.has_bytes else self.situation.prompt
+        found, ids, token = [cast(list[Piece], [])], cast(list[int], []), 0
+        for place, operation in enumerate((*prompt, *operations), -len(prompt)):
+            if operation == RELEASE:
+                found.append([])
+                continue
+            piece = self.piece(operation, token if place >= 0 else BEFORE)
+            token += place >= 0
+            if piece is not None:
+                ids.append(min(operation, len(self.situation.tokens)))
+                if isinstance(self.rule, IN_PLACE) and not self.is_unknown(operation):
+                    before, whole = self.tokenizer.decode(ids[:-1]), self.tokenizer.decode(ids)
+                    piece = piece._replace(data=whole.removeprefix(before).encode())
+                found[-1].append(piece)
+        return found
 
-    def decode(
-        self, operations: Sequence[int], *, closed: bool = False
-    ) -> tuple[list[CodePoint], Owned]:
-        """D(S) after ``operations``, from the beginning: decided code points and held bytes.
+    def suffixed(self, pieces: list[Piece], *, closed: bool) -> tuple[list[Piece], list[Piece]]:
+        """What pieces of a BPESuffix give, and what the last one owes if a token follows."""
+        suffix = cast(protocols.BPESuffix, self.rule).suffix.encode()
+        *before, last = (each._replace(data=each.data.replace(suffix, b" ")) for each in pieces)
+        followed, alone = last.data.decode(), pieces[-1].data.replace(suffix, b"").decode()
+        given = alone if closed else reference.common_prefix([followed, alone])
+        spaces = [len(text) - len(text.rstrip(" ")) for text in (followed, alone)]
+        owed = " " * (spaces[0] - spaces[1]) if closed else followed.removeprefix(given)
+        own, late = (last._replace(data=text.encode()) for text in (given, owed))
+        return [*before, own], [late] if owed else []
+
+    def strip(self, points: list[CodePoint], most: int) -> tuple[list[CodePoint], int]:
+        """A text without what is removed at its beginning; how much may still be removed."""
+        size = 0
+        while size < min(most, len(points)) and points[size].text == self.stripped:
+            size += 1
+        return points[size:], 0 if points[size:] else most - size
+
+    def replaced(
+        self, points: list[CodePoint], *, closed: bool
+    ) -> tuple[list[CodePoint], list[CodePoint]]:
+        """A text after all replacements, and what they withhold."""
+        held: list[CodePoint] = []
+        for pattern, content in self.replaces:
+            text, place, done = text_of(points), 0, cast(list[CodePoint], [])
+            while (start := text.find(pattern, place)) >= 0:
+                done, old = done + points[place:start], points[start : start + len(pattern)]
+                first, last = min(each.first for each in old), max(each.last for each in old)
+                done += [CodePoint(letter, first, last) for letter in content]
+                place = start + len(pattern)
+            sizes = range(0 if closed else min(len(pattern) - 1, len(text) - place), -1, -1)
+            size = next(size for size in sizes if text.endswith(pattern[:size]))
+            end = len(points) - size
+            points, held = done + points[place:end], points[end:] + held
+        return points, held
+
+    def decode(self, operations: Sequence[int], *, closed: bool = False) -> Decoded:
+        """D(S) after ``operations``, from the beginning of the prompt.
 
         A release closes what is open, and nothing before it joins anything after it (law 18).
         """
-        found: list[CodePoint] = []
-        tail, segment, token = self.tail, cast(list[Piece], []), 0
-        for operation in operations:
-            if operation == RELEASE:
-                found += self.decode_pieces(segment, tail, closed=True)[0]
-                tail, segment = Tail([]), []
-                continue
-            piece = self.piece(operation, token)
-            if piece is not None:
-                segment.append(piece)
-            token += 1
-        more, held = self.decode_pieces(segment, tail, closed=closed)
-        return found + more, held
+        found, held, owed = [*self.done], cast(Owned, []), cast(list[Piece], [])
+        begun, tail, most = self.prompt, self.tail, self.most_stripped
+        segments = self.segments(operations)
+        for number, pieces in enumerate(segments, 1):
+            is_closed = closed or number < len(segments)
+            if pieces and isinstance(self.rule, protocols.BPESuffix):
+                before = owed
+                pieces, owed = self.suffixed(pieces, closed=is_closed)
+                pieces = before + pieces
+            points, held = self.decode_pieces(pieces, tail, closed=is_closed)
+            points, most = self.strip(begun + points, most)
+            points, kept = self.replaced(points, closed=is_closed)
+            found += points
+            held = [(byte, each.first) for each in kept for byte in each.text.encode()] + held
+            begun, tail = [], Tail([])
+        waiting = [*(token for _, token in held), *(piece.token for piece in owed)]
+        return Decoded(found[self.num_decided :], held, min(waiting, default=len(operations)))
 
 
 # --- stops ----------------------------------------------------------------------------------------
@@ -476,7 +561,7 @@ class Model:
         }
         self.shown = shown
         self.gates = [(self.marker(first), self.marker(last)) for first, last in self.pairs]
-        self.decoded: dict[tuple[tuple[int, ...], bool], tuple[list[CodePoint], Owned]] = {}
+        self.decoded: dict[tuple[tuple[int, ...], bool], Decoded] = {}
         self.answers: dict[tuple[int, str | None], Seen] = {}
 
     @property
@@ -613,7 +698,7 @@ class Reading:
         self.count = 0
         """How many operations were read. Those after the finish are not."""
 
-    def decode(self, count: int, *, closed: bool = False) -> tuple[list[CodePoint], Owned]:
+    def decode(self, count: int, *, closed: bool = False) -> Decoded:
         """D after the first ``count`` operations; the same for all readings of one situation."""
         operations = tuple(self.operations[:count])
         known, key = self.model.decoded, (operations, closed)
@@ -763,10 +848,10 @@ class Reading:
     def under_way(self, points: Sequence[CodePoint], era: Era, number: int) -> Seen:
         """The state before the end."""
         size = self.emitted(points, era)
-        held = self.decode(len(self.operations))[1]
+        held, waits = self.decode(len(self.operations))[1:]
         text, parts = text_of(points[:size]), cast(Parts, ())
         if self.model.situation.sections:
-            reader = self.sections_of(points[:size], points, held)
+            reader = self.sections_of(points[:size], points, waits)
             size, parts = reader.size, reader.parts
             text = "".join(text for _, text in parts)
         owners = [*(point.first for point in points[size:]), *(owner for _, owner in held)]
@@ -778,7 +863,7 @@ class Reading:
         self,
         output: Sequence[CodePoint],
         points: Sequence[CodePoint],
-        held: Owned,
+        waits: int,
         *,
         has_ended: bool = False,
     ) -> SectionReader:
@@ -789,7 +874,7 @@ class Reading:
             if each == RELEASE
         ]
         ids = [each for each in self.operations[: self.count] if each != RELEASE]
-        ids = ids[: held[0][1] + 1] if held else ids
+        ids = ids[: max(waits + 1, 0)]
         reader = SectionReader(self.model, ids, len(output))
         reader.read(points, releases, has_ended=has_ended)
         return reader
@@ -812,7 +897,7 @@ class Reading:
         """
         if not self.model.situation.sections:
             return seen._replace(text=text_of(points))
-        parts = self.sections_of(points, points, [], has_ended=True).parts
+        parts = self.sections_of(points, points, self.count, has_ended=True).parts
         return seen._replace(text="".join(text for _, text in parts), parts=parts)
 
     def finished(self, points: Sequence[CodePoint], finish: Finish, number: int) -> Seen:
@@ -851,11 +936,14 @@ class Reading:
         known = len(self.decode(count - 1)[0])
         index = number - 1
         points = self.decode(count if stop.visible else count - 1, closed=True)[0]
-        start = sum(point.last < index for point in points)
+        begun, start = points, sum(point.last < index for point in points)
+        if self.model.table.replaces:  # its own text is what it adds to that of the earlier tokens
+            begun = self.decode(count - 1, closed=True).points
+            start = len(reference.common_prefix([text_of(begun), text_of(points)]))
         finish, _ = self.read(points, known, era, number, end=start)
         if finish:
             return self.finished(points, finish, number)
-        before = min([index, *(point.first for point in points[start : start + 1])])
+        before = min([index, *(point.first for point in begun[start : start + 1])])
         own = Finish(stop, start, len(points))
         return self.stopped(len(points), points, own, number, max(before, 0))
 
@@ -978,34 +1066,72 @@ class TokenTable:
 
     tokens: tuple[bytes, ...]
     special_ids: tuple[int, ...]
-    decoder: str
+    decoder: str | TextRules
     letters: tuple[str, ...]
     spellings: tuple[tuple[int, ...], ...]
     """Ids that together give one of the letters."""
 
 
-def draw_table(rng: random.Random) -> TokenTable:
-    """A small table: whole letters, their bytes, broken bytes, specials that repeat a text."""
-    decoder = rng.choice(("byte_level", "byte_fallback"))
+IN_PLACE = protocols.Joined, protocols.Metaspace, protocols.WordPiece, protocols.CTC
+"""The rules under which the text of a token depends on those before it."""
+MARKED: list[tuple[protocols.DecodingRule, str]] = [
+    *[(protocols.BPESuffix(), "</w>")] * 4,
+    *((protocols.WordPiece(), "##"), (protocols.CTC(), "|"), (protocols.Joined(), "")),
+    *((protocols.Metaspace("_", prepend), "_") for prepend in (False, True)),
+]
+"""Rules of text, and what their tokens may begin or end with."""
+
+
+def rules_of(decoder: str | TextRules) -> TextRules:
+    if isinstance(decoder, TextRules):
+        return decoder
+    has_runs = decoder == "byte_fallback"
+    return TextRules(protocols.ByteFallback() if has_runs else protocols.RawBytes())
+
+
+def draw_table(rng: random.Random, *, rules: bool = False) -> TokenTable:
+    """A small table: whole letters, their bytes, broken bytes, specials that repeat a text.
+
+    With ``rules``, some are of tokenizers whose tokens depend on others, or that replace text, but
+    never by nothing: tokens of deleted text may be only counted (law 15).
+    """
+    decoder: str | TextRules = rng.choice(("byte_level", "byte_fallback"))
     letters = tuple(rng.sample(CHARACTERS, rng.randint(2, 4)))
+    mark, more = "", cast(tuple[str, ...], ())
+    if rules and rng.random() < 0.7:
+        if rng.random() < 0.5:
+            letters = tuple(dict.fromkeys((*letters[:2], " ", rng.choice(".'"))))
+        rule, mark = rng.choice(MARKED) if rng.random() < 0.6 else (rules_of(decoder).rule, "")
+        replaces = []
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            texts = ("".join(rng.choices((*letters, " "), k=rng.randint(1, n))) for n in (3, 2))
+            replaces.append(protocols.LiteralReplace(*texts))
+        more = (mark, *rng.sample((" .", " '", "n't"), 1))
+        strip = rng.choice((("", 0), ("", 0), (" ", 1), (" ", 2), ("a", 1)))
+        decoder = TextRules(rule, strip, tuple(replaces))
+    rule = rules_of(decoder).rule
+    has_runs, has_bytes = rule == protocols.ByteFallback(), rule == protocols.RawBytes()
     tokens: list[bytes] = []
     spellings = []
     for letter in letters:
         data = letter.encode()
         parts = [data[i : i + 1] for i in range(len(data))]
-        if decoder == "byte_level" and len(parts) > 2 and rng.random() < 0.5:
+        if has_bytes and len(parts) > 2 and rng.random() < 0.5:
             cut = rng.randint(1, len(data) - 1)
             parts = [data[:cut], data[cut:]]
+        if not (has_runs or has_bytes):
+            parts = [rng.choice((letter, mark + letter, letter + mark)).encode()]
         spellings.append(tuple(range(len(tokens), len(tokens) + len(parts))))
         tokens += parts
     for _ in range(rng.randint(1, 4)):
-        text = "".join(rng.choices(letters, k=rng.randint(1, 3)))
-        data = text.encode()
-        if decoder == "byte_level":
+        text = "".join(rng.choices((*letters, *more), k=rng.randint(1, 3)))
+        data = text.encode() or b"a"
+        if has_bytes:
             start = rng.randrange(len(data))
             data = data[start : rng.randint(start + 1, len(data))]
         tokens.append(data)
-    tokens += rng.sample(BROKEN, rng.randint(0, 2))
+    if has_runs or has_bytes:
+        tokens += rng.sample(BROKEN, rng.randint(0, 2))
     if rng.random() < 0.4:
         tokens.append(b"")
     special_ids = []
@@ -1037,17 +1163,23 @@ def draw_situation(
 ) -> Situation:
     """A situation whose stops and markers are cut out of its own text and ids."""
     operations = draw_ids(rng, table, 10)
-    if releases and rng.random() < 0.4:
-        for _ in range(rng.randint(1, 2)):
+    prompt = draw_ids(rng, table, 4) if rng.random() < 0.2 else []
+    if rng.random() < 0.4:  # they may share a character
+        size = rng.randint(0, min(len(operations), 5))
+        prompt, operations = operations[:size], operations[size:]
+    if releases and rng.random() < 0.5:
+        for _ in range(rng.randint(1, 3)):
             operations.insert(rng.randint(0, len(operations)), RELEASE)
+    has_runs = isinstance(rules_of(table.decoder).rule, protocols.ByteFallback)
     bare = Situation(
         tokens=table.tokens,
         special_ids=table.special_ids,
         decoder=table.decoder,
         skip_special_tokens=rng.random() < 0.7,
-        byte_fallback=rng.choice(("eager", "exact")) if table.decoder != "byte_level" else "eager",
+        clean_up_tokenization_spaces=" " in table.letters and rng.random() < 0.7,
+        byte_fallback=rng.choice(("eager", "exact")) if has_runs else "eager",
         unknown_ids=rng.choice(("skip", "skip", "skip", "replace", "error")),
-        prompt=tuple(draw_ids(rng, table, 4)) if rng.random() < 0.4 else (),
+        prompt=tuple(prompt),
         operations=tuple(operations),
         flush=rng.choice((None, "length", "abort")),
     )
@@ -1082,7 +1214,7 @@ class Pieces:
         if chance < 0.2 and table.special_ids:
             special = table.tokens[rng.choice(table.special_ids)].decode(errors="replace")
             return special or rng.choice(table.letters)
-        start = rng.randrange(len(text))
+        start = rng.randrange(len(text)) if rng.random() < 0.8 else 0
         found = text[start : start + rng.randint(1, 4)]
         chance = rng.random()
         if chance < 0.2:
@@ -1115,7 +1247,7 @@ def draw_conditions(rng: random.Random, pieces: Pieces) -> Conditions:
         return tuple(dict.fromkeys(draw() for _ in range(rng.randint(1, most))))
 
     sections = pieces.draw_pairs() if rng.random() < 0.4 else ()
-    found = some(0.2, lambda: draw_pattern(rng, pieces.table.letters))
+    found = some(0.3, lambda: draw_pattern(rng, pieces))
     limit = None
     if found and (rng.random() < 0.3 or any(each.is_endless for each in found)):
         limit = rng.randint(1, REPEATS)
@@ -1143,12 +1275,13 @@ def draw_conditions(rng: random.Random, pieces: Pieces) -> Conditions:
 MOST_WORDS = 5_000
 
 
-def draw_pattern(rng: random.Random, letters: Sequence[str]) -> Pattern:
-    source, words = "", {""}
+def draw_pattern(rng: random.Random, pieces: Pieces) -> Pattern:
+    word = pieces.draw_text()[:2] if rng.random() < 0.3 else ""
+    source, words = re.escape(word), {known(word)}
     while "" in words:
         with contextlib.suppress(OverflowError):
-            source, words = draw_words(rng, letters, 2)
-    guard = rng.choice(GUARDS) if rng.random() < 0.5 else ""
+            source, words = draw_words(rng, pieces.table.letters, 2)
+    guard = rng.choice(GUARDS)
     source = f"{guard}(?:{source})" if guard else source
     return Pattern(source, guard, frozenset(words), "+" in source)
 
@@ -1217,9 +1350,13 @@ def expect(where: str, ours: object, laws: object) -> None:
 
 @functools.lru_cache(64)
 def tokenizer_of(
-    tokens: tuple[bytes, ...], special_ids: tuple[int, ...], decoder: str
+    tokens: tuple[bytes, ...], special_ids: tuple[int, ...], decoder: str | TextRules
 ) -> MockTokenizer:
-    return MockTokenizer.from_tokens(tokens, special_ids, decoder)
+    rules = rules_of(decoder)
+    if rules.rule == protocols.ByteFallback():
+        names = {bytes([byte]): b"<0x%02X>" % byte for byte in range(0x80, 0x100)}
+        tokens = tuple(names.get(data, data) for data in tokens)
+    return MockTokenizer.from_tokens(tokens, special_ids, rules)
 
 
 def options_of(situation: Situation) -> dict[str, Any]:
@@ -1373,7 +1510,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     blocks = -(-options.cases // CASES_OF_A_TABLE)
     for block in range(blocks):
         rng = random.Random(f"{options.seed}/{block}")
-        table = draw_table(rng)
+        table = draw_table(rng, rules=True)
         for _ in range(CASES_OF_A_TABLE):
             case = draw_case(rng, table)
             try:

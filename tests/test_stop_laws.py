@@ -16,13 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamdec import MockTokenizer, StopMatch
+from streamdec import StopMatch
 from streamdec.protocols import BPESuffix
 from tests import decoder_laws
 from tests import stop_laws as laws
 from tests.stop_model import Conditions, Model, Seen, Situation, draw_table
 from tests.strategies import Subject, cuts, exact, situations, stops, token_ids
-from tests.support.wrappers import Bare
 from tests.test_laws import subject_named
 from tests.test_stop_patterns import ANY, Source
 from tests.test_stop_patterns import situations as pattern_situations
@@ -415,44 +414,20 @@ def test_the_windowed_route(data: st.DataObject) -> None:
     laws.as_the_oracle_of_its_text(setup, ids)
 
 
-WITHHELD = (
-    *(b"a", b" ", b".", b" '", b"'", b"n't", b"s", b"\xe4", b"\xbd", b"\xa0", b"x", b""),
-    b"<t>",
-)
-"""Tokens of which a clean-up, or a character, waits for the next."""
-
-WAITING = MockTokenizer.from_tokens(WITHHELD, [12])
-
-
-@given(
-    tokenizer=st.sampled_from((WAITING, Bare(WAITING))),
-    ids=st.lists(st.integers(0, len(WITHHELD) - 1), min_size=1, max_size=8),
-    clean_up=st.booleans(),
-    data=st.data(),
-)
-def test_ids_with_replaced_text_or_windows(
-    tokenizer: Any, ids: list[int], clean_up: bool, data: st.DataObject
+@given(data=st.data(), skip=st.booleans(), clean_up=st.booleans())
+def test_ids_of_any_tokenizer(
+    subject: Subject, data: st.DataObject, skip: bool, clean_up: bool
 ) -> None:
+    options = {"skip_special_tokens": skip, "clean_up_tokenization_spaces": clean_up}
+    setup, ids = draw_setup(data, subject, prompt=False, **options)
+    if not ids:
+        return
     stop, is_visible = (data.draw(st.sampled_from(ids)),), data.draw(st.booleans())
     conditions = Conditions(
         stop_token_ids=() if is_visible else stop,
         visible_stop_token_ids=stop if is_visible else (),
         include_stop_str_in_output=data.draw(st.booleans()),
     )
-    options = {"clean_up_tokenization_spaces": clean_up}
-    setup = laws.Setup(tokenizer, conditions, options=options)
-    laws.what_an_id_leaves(setup, ids)
-    decoder_laws.chunk_invariance(setup.decoder, ids, data.draw(cuts(ids)))
-
-
-@given(data=st.data(), skip=st.booleans())
-def test_ids_of_any_tokenizer(subject: Subject, data: st.DataObject, skip: bool) -> None:
-    setup, ids = draw_setup(data, subject, prompt=False, skip_special_tokens=skip)
-    if not ids:
-        return
-    stop = (data.draw(st.sampled_from(ids)),)
-    shown = data.draw(st.booleans())
-    conditions = Conditions(stop_token_ids=stop, include_stop_str_in_output=shown)
     laws.what_an_id_leaves(setup._replace(conditions=conditions), ids)
 
 

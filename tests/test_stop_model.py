@@ -27,7 +27,9 @@ from tests.support.caches import short_histories
 # The name of a skipped special token may be a part of a marker.
 pytestmark = pytest.mark.filterwarnings("ignore:sections. the marker")
 
-CASES = st.randoms(use_true_random=False).map(lambda rng: draw_case(rng, draw_table(rng)))
+CASES = st.randoms(use_true_random=False).map(
+    lambda rng: draw_case(rng, draw_table(rng, rules=True))
+)
 
 
 @pytest.fixture(params=[nullcontext, short_histories])

@@ -230,7 +230,7 @@ class _Labelling:
         labels = self.labels
         for index, token_id in self._due(first, decided):
             if token_id is RELEASE:
-                labels.seen, self.marker = labeller.restart(labels.seen), NEVER
+                labels.seen = labeller.restart(labels.seen)
                 continue
             after = labeller.by_id(labels.seen, token_id)
             if after is not None:

@@ -202,6 +202,19 @@ def test_a_marker_id_while_a_suffix_owes_a_space_is_not_forgotten_by_a_release()
     assert "".join(text for section, text in parts if section is None).strip() == "a"
 
 
+@pytest.mark.parametrize(
+    ("piece", "text"), [(b"x</w>", "x a"), (b"x</w>y ", "xy a"), (b"x</w>y</w> </w>", "xy   a")]
+)
+def test_the_last_suffixes_of_a_token_are_its_spaces_after_a_release(
+    piece: bytes, text: str
+) -> None:
+    tokenizer = MockTokenizer.from_tokens([piece, b"a"], (), BPESuffix())
+    for sections, expected in ((None, text), ({"r": (0, 9)}, "a")):
+        decoder = StopSequenceDecoder(tokenizer, sections=sections)
+        chunks = [decoder.step(0), decoder.release(), decoder.step(1)]
+        assert "".join(chunk.text for chunk in chunks) == expected
+
+
 def test_a_stop_may_begin_after_a_run_that_was_released() -> None:
     tokenizer = MockTokenizer.from_tokens([b"<0x61>", b"<0xE4>", b"x"], (), SPACED.rules)
     decoder = StopSequenceDecoder(tokenizer, stop=FFFD, **EXACT)

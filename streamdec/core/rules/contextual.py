@@ -92,8 +92,8 @@ class WordSuffix(TokenRule):
 
     def release(self, state: OpenEnd) -> tuple[bytes, OpenEnd]:
         # A space that is owed is not output: it comes with the next token, if one follows.
-        owed = self.idle if state[0].endswith(" ") else self.start
-        return state[1].encode(), owed if state[1] else state
+        followed, last = (len(text) - len(text.rstrip(" ")) for text in state)
+        return state[1].encode(), (" " * (followed - last), "")
 
     def waiting(self, state: OpenEnd) -> int:
         return int(state != ("", ""))
