@@ -200,10 +200,10 @@ class _Sending:
         try:
             async for chunk in stream:
                 if chunk.finish_reason is not None:
-                    has_ended = True
                     num_tokens = getattr(decoder, "num_tokens", None)
                 logprobs = None if tracker is None or stream.unread_text else tracker.take()
                 data = step_bytes(chunk, index, num_tokens=num_tokens, logprobs=logprobs)
+                has_ended = chunk.finish_reason is not None
                 if data:
                     await send({"type": "http.response.body", "body": data, "more_body": True})
         except Exception as error:  # noqa: BLE001 (it is raised after the client was told)

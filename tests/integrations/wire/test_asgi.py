@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from streamdec import Chunk, MockTokenizer, stream
+from streamdec import Chunk, MockTokenizer, TextStopDecoder, stream, wrap
 from streamdec.integrations.asgi import EventStreamResponse
 from streamdec.integrations.openai import CompletionEncoder
 from streamdec.streams import async_closing
@@ -32,8 +32,8 @@ def waiting() -> Engine:
     return Engine([], before_pull=lambda _: anyio.sleep_forever())
 
 
-def wire(n: int) -> CompletionEncoder:
-    return CompletionEncoder(response_id="r", model="m", created=0, n=n)
+def wire(n: int, **options: Any) -> CompletionEncoder:
+    return CompletionEncoder(response_id="r", model="m", created=0, n=n, **options)
 
 
 class Client:
@@ -141,6 +141,17 @@ async def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> Non
     assert b'"error"' in client.sent[-2]["body"]
     assert client.sent[-1]["more_body"] is False
     assert all(each.is_closed for each in engines)
+
+
+@both_loops
+async def test_an_error_of_the_encoder_at_the_last_chunk_is_an_event() -> None:
+    """The decoder of a text has no number of tokens, which the usage needs."""
+    client, encoder = Client(), wire(1, prompt_tokens=1, include_usage=True)
+    response = EventStreamResponse(encoder, wrap(["Hello"], TextStopDecoder()))
+    with pytest.raises(ValueError, match="usage needs num_tokens="):
+        await response({}, client.receive, client.send)
+    assert b'"error"' in client.sent[-2]["body"]
+    assert client.sent[-1] == LAST
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
