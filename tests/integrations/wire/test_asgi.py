@@ -130,26 +130,21 @@ async def test_an_error_of_closing_is_raised_after_all_are_closed() -> None:
     assert all(engine.closings for engine in engines)
 
 
+FAILING = [
+    # It awaits a task that other code has cancelled. The response was not cancelled.
+    ({}, lambda: stream(Engine([], error=asyncio.CancelledError()), TOKENIZER), "was cancelled"),
+    # The encoder raises at the last chunk: the decoder of a text does not count tokens.
+    ({"prompt_tokens": 1, "include_usage": True}, lambda: wrap(["Hi"], TextStopDecoder()), "usage"),
+]
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("n", [1, 2])
-async def test_an_engine_that_was_cancelled_by_others_is_an_error(n: int) -> None:
-    """It awaits a task that other code has cancelled. The response was not cancelled."""
-    engines = [Engine([], error=asyncio.CancelledError()) for _ in range(n)]
-    client = Client()
-    with pytest.raises(RuntimeError, match="the engine was cancelled"):
-        await client.reads(*engines)
-    assert b'"error"' in client.sent[-2]["body"]
-    assert client.sent[-1]["more_body"] is False
-    assert all(each.is_closed for each in engines)
-
-
-@both_loops
-async def test_an_error_of_the_encoder_at_the_last_chunk_is_an_event() -> None:
-    """The decoder of a text has no number of tokens, which the usage needs."""
-    client, encoder = Client(), wire(1, prompt_tokens=1, include_usage=True)
-    response = EventStreamResponse(encoder, wrap(["Hello"], TextStopDecoder()))
-    with pytest.raises(ValueError, match="usage needs num_tokens="):
-        await response({}, client.receive, client.send)
+@pytest.mark.parametrize(("options", "make", "match"), FAILING)
+async def test_the_client_is_told_of_an_error(n: int, options: Any, make: Any, match: str) -> None:
+    client, streams = Client(), [make() for _ in range(n)]
+    with pytest.raises((RuntimeError, ValueError), match=match):
+        await EventStreamResponse(wire(n, **options), *streams)({}, client.receive, client.send)
     assert b'"error"' in client.sent[-2]["body"]
     assert client.sent[-1] == LAST
 
