@@ -97,7 +97,7 @@ class StopState(dict[str, "Effect | None"]):
     def __init__(self, stops: StopSet, key: Any, seen: Seen, section: int, jailed: str) -> None:
         self._stops: StopSet = weakref.proxy(stops)
         self.key: Any = key
-        """What tells it from other states. Without sections the tail does, and all follows from it."""
+        """What tells it from other states. Without sections it is the tail: all follows from it."""
         self.seen: Seen = seen
         self.section: int = section
         """The section in which the jailed text, or the next one, begins."""
