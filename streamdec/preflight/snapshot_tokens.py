@@ -271,9 +271,11 @@ class Tokens:
         if "tokenizer.json" in self.snapshot and not is_python:
             return {}
         pipelines = (self.folder.pipeline or {}).get("pipelines")
-        if pipelines and pipelines[0][1]["model"]["type"] == "WordPiece":
-            text = self.snapshot.text("vocab.txt") or ""
-            return {word: i for i, word in enumerate(text.removesuffix("\n").split("\n"))}
+        is_pieces = pipelines and pipelines[0][1]["model"]["type"] == "WordPiece"
+        if is_pieces and self.snapshot.text("vocab.txt"):
+            content = self.snapshot.content("vocab.txt") or b""  # of which only LF ends a line
+            lines = content.removesuffix(b"\n").decode().split("\n")
+            return {line.rstrip(): i for i, line in enumerate(lines)}  # as the library does
         is_read = is_python or _OF_VOCAB_JSON.fullmatch(self.folder.chosen.name)
         found = (is_read and self.snapshot.object("vocab.json")) or {}
         return {text: i for text, i in found.items() if is_id(i)}

@@ -124,7 +124,7 @@ def test_a_vocabulary_has_the_ids_if_a_class_reads_it(
     parts = control(without("tokenizer"))
     parts.tokenizer_config = {"tokenizer_class": name, "eos_token": eos}
     parts.others["vocab.json"] = {"<|im_end|>": 258, "<|pad|>": "259"}
-    parts.others["vocab.txt"] = "\n".join([*map(str, range(258)), "<|im_end|>"])
+    parts.others["vocab.txt"] = "\n".join(["0\r0", *map(str, range(1, 258)), "<|im_end|> "])
     stop = effective_stop_tokens(parts.write(tmp_path), "vllm")
     assert (stop.texts, stop.resolved) == (texts, None not in texts.values())
 
