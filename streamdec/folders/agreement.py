@@ -143,7 +143,7 @@ def _by_line(path: Path, table: Table) -> dict[str, int]:
 
     A line may also be a word and its count, or a Python literal.
     """
-    by_line = {line: i for i, line in enumerate(_lines(path))}
+    by_line = {line.rstrip(): i for i, line in enumerate(_lines(path))}  # as the library does
     known = sum(table.id_of(text) is not None for text in by_line)
     return by_line if 2 * known >= len(by_line) else {}
 

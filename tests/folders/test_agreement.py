@@ -85,7 +85,7 @@ def test_a_file_that_contradicts_is_named(message: str, tmp_path: Path) -> None:
 
 def test_lines_are_ids_and_merges_are_tokens(tmp_path: Path) -> None:
     healthy(tmp_path)
-    lines(tmp_path, "vocab.txt", list(VOCAB))
+    lines(tmp_path, "vocab.txt", [*list(VOCAB)[:-1], f"{LAST} "])
     load_tokenizer(tmp_path, fast="off")
     lines(tmp_path, "vocab.txt", list(VOCAB)[::-1])
     with pytest.warns(StreamdecWarning, match=r"contradict it: vocab.txt has id 0 for"):
