@@ -143,14 +143,15 @@ def moved_up(past: Past, state: StopState, *, has_spans: bool) -> Past:
 def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
     """Move the clean point to before the text that may be part of a later stop."""
     stops, row = past.stops, past.clean.row
-    rows, texts = [row], list[str]()
+    rows: list[Row | None] = [row]
+    texts: list[str] = []
     for entry in past.since:
         chunk = NOTHING
         if entry is RELEASE:  # no clean point comes after a release
             return past
         if entry >= 0:
             chunk, _, _, row = row[entry]
-        rows.append(row)
+        rows.append(None if _is_open(row) else row)  # the states of a run are large together
         texts.append(chunk.text)
     size, reach = len(texts), state.reach
     while size and reach > 0:
@@ -159,11 +160,11 @@ def _moved_by_text(past: Past, state: StopState, *, has_spans: bool) -> Past:
     # A windowed table knows how old the text is that it holds.
     while size and row.table.route == "bytes":
         at = rows[size]
-        if (at.is_fresh if texts[size - 1] else not at.waits) and not _is_open(at):
+        if at is not None and (at.is_fresh if texts[size - 1] else not at.waits):
             break
         size -= 1
     at, text = rows[size], "".join(texts[:size])
-    if not size or (has_spans and at.waits):
+    if at is None or not size or (has_spans and at.waits):
         return past
     settled = past.clean.state
     if stops.patterns is not None:
