@@ -26,7 +26,6 @@ from streamdec.protocols import (
     TextRules,
     WordPiece,
 )
-from tests import reference
 
 RULES: list[DecodingRule | TextRules] = [
     RawBytes(),
@@ -117,9 +116,6 @@ def test_a_release_keeps_the_space_before_the_next_word(
 Tails = tuple[str, ...]
 
 CLEAN_UP = Replacers(CLEAN_UP_TOKENIZATION_SPACES)
-LETTERS = " .'ntmsver"
-"""Those of the clean-up; ``? ! ,`` behave as the full stop does."""
-
 OVERLAPPING = [
     [("aa", "X")],
     [("aa", "a")],
@@ -164,20 +160,6 @@ def test_patterns_that_overlap_are_replaced_leftmost_first(rules: list[tuple[str
     letters = "".join(sorted({letter for pattern, _ in rules for letter in pattern} | {"x"}))
     for text, out, tails in every_way(replacers, letters, 8):
         assert out + replacers.flush(tails, "") == whole(replacers, text), text
-
-
-def test_each_rule_withholds_the_longest_end_of_its_text_that_begins_its_pattern() -> None:
-    patterns = [rule.pattern for rule in CLEAN_UP.rules]
-    more = ["", "x", *{pattern[i:] for pattern in patterns for i in range(1, len(pattern))}]
-    for text, out, tails in every_way(CLEAN_UP, LETTERS, 3):
-        certain = reference.common_prefix(whole(CLEAN_UP, text + end) for end in more)
-        assert certain.startswith(out), "a continuation would change it"
-        read = text
-        for rule, tail in zip(CLEAN_UP.rules, tails, strict=True):
-            left = read.replace(rule.pattern, rule.content)
-            begun = [n for n in range(len(rule.pattern)) if left.endswith(rule.pattern[:n])]
-            assert tail == rule.pattern[: max(begun)], text
-            read = left.removesuffix(tail)
 
 
 def test_what_came_before_a_text_that_synchronises_does_not_matter() -> None:
