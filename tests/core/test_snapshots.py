@@ -371,8 +371,8 @@ WRONG: dict[str, Rows] = {
         ({"offsets": [-2, -1]}, "offsets"),
     ],
     "a pattern": [
-        *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b", "c"], ["ab"])),
-        ({"clean": [None, 0, 0, [1]]}, "a letter or an empty string"),
+        *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b"], ["ab"])),
+        *(({"clean": [None, 0, 0, [value]]}, "a letter or an empty") for value in (1, "\ud800")),
     ],
     "a closed gate": [
         ({"clean": [None, 2, 0, []]}, "expected numbers from 0 to 1"),
