@@ -19,10 +19,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from streamdec import (
-    DecodeStream,
-    HuggingFaceTokenizer,
     MockTokenizer,
-    StopConditions,
     StopSequenceDecoder,
 )
 from streamdec.core.patterns.compile import read_patterns
@@ -30,7 +27,6 @@ from streamdec.protocols import BPESuffix
 from tests import stop_laws as laws
 from tests import strategies
 from tests.stop_model import Conditions, Model, Situation
-from tests.support.zoo import UNCOMPILED
 
 # --- patterns of which the oracle asks ``re`` -----------------------------------------------------
 
@@ -231,21 +227,6 @@ def test_impossible_matches_may_be_withheld_and_nothing_is_output_too_early(
         assert found.num_pending_tokens >= wanted.num_pending_tokens
         differ: dict[str, Any] = {"text": "", "jailed": "", "num_pending_tokens": 0}
         assert found._replace(**differ) == wanted._replace(**differ)
-
-
-@given(data=st.data())
-def test_the_windowed_route(data: st.DataObject) -> None:
-    """Regexes are met by text that comes by way of windows, too."""
-    tokenizer = HuggingFaceTokenizer(UNCOMPILED["python_decoder"]())
-    ids = data.draw(st.lists(st.integers(0, 30), max_size=12))
-    stream = DecodeStream(tokenizer)
-    text = "".join(stream.step(token_id) for token_id in ids) + stream.flush()
-    place = data.draw(st.integers(0, max(len(text) - 1, 0)))
-    part = text[place : place + 3]
-    found = StopConditions(stop_regex=f"(?s:{re.escape(part)}.?)") if part else StopConditions()
-    decoder = StopSequenceDecoder(tokenizer, found)
-    given_ = decoder.feed(ids).text + decoder.flush().text
-    assert given_ == (text.partition(part)[0] if part else text)
 
 
 @pytest.mark.parametrize(

@@ -371,8 +371,8 @@ WRONG: dict[str, Rows] = {
         ({"offsets": [-2, -1]}, "offsets"),
     ],
     "a pattern": [
-        *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b", "c"], ["ab"])),
-        ({"clean": [None, 0, 0, [1]]}, "a letter or an empty string"),
+        *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b"], ["ab"])),
+        *(({"clean": [None, 0, 0, [value]]}, "a letter or an empty") for value in (1, "\ud800")),
     ],
     "a closed gate": [
         ({"clean": [None, 2, 0, []]}, "expected numbers from 0 to 1"),
@@ -404,24 +404,6 @@ def test_a_field_that_cannot_be_right_is_rejected(
     assert what in refused(resealed(began.snapshot(), change), began.tokenizer, type(began))
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("jailed", {"counts": [1, 1, 4]}),
-        ("jailed", {"since": [BEGUN, -1_000]}),
-        ("ended by a string", {"counts": [1, 1, 4]}),
-        ("near its limit", {"unknown_tokens": 3}),
-    ],
-)
-def test_values_at_the_bounds_of_these_checks_are_accepted(
-    name: str, change: dict[str, Any]
-) -> None:
-    changed = resealed(KINDS[name].stream().snapshot(), change)
-    stream = StopSequenceDecoder.restore(RAW, changed)
-    more = 1_000 if "since" in change else 0
-    assert stream.num_tokens == KINDS[name].stream().num_tokens + more
-
-
 NOTHING = {"hex": ""}
 IMPOSSIBLE: dict[str, list[Any]] = {
     "inside a character": [True, {"hex": "41"}],
@@ -443,14 +425,6 @@ def test_a_state_that_a_rule_cannot_have_is_rejected(name: str, state: Any) -> N
     assert "has no state" in refused(resealed(began.snapshot(), changed), began.tokenizer)
 
 
-def test_entries_that_end_a_running_stream_are_rejected() -> None:
-    decoder = StopSequenceDecoder(RAW, StopConditions("a b", stop_token_ids=[7], max_tokens=9))
-    decoder.step_batch([1, 0])
-    for since in ([0, 1], [7], [0, 7], [0] * 9, [0, 1, 0], [7, 0], [0] * 12, [0, -9], [-9]):
-        told = refused(resealed(decoder.snapshot(), {"since": since}), kind=StopSequenceDecoder)
-        assert any(each in told for each in ("has ended", END, "the limit"))
-
-
 @pytest.mark.parametrize("spans", [False, True])
 def test_a_number_of_tokens_at_a_clean_point_is_counted(spans: bool) -> None:
     """No stream has it there: it counts such tokens at once."""
@@ -465,15 +439,6 @@ def test_a_number_of_tokens_at_a_clean_point_is_counted(spans: bool) -> None:
     assert stream.num_tokens == 9
     if spans:
         assert [span.token_index for span in stream.take_spans()] == [*range(9)]
-
-
-@pytest.mark.parametrize("stop", ["aab", "a" * 300 + "b"])
-def test_a_restored_stream_moves_its_clean_point_when_the_first_one_does(stop: str) -> None:
-    decoder = StopSequenceDecoder(RAW, StopConditions(stop))
-    for _ in range(100):
-        decoder.step(0)
-        restored = StopSequenceDecoder.restore(RAW, decoder.snapshot())
-        assert restored.snapshot() == decoder.snapshot()
 
 
 @pytest.mark.parametrize("ends", [True, False])

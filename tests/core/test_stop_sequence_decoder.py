@@ -57,15 +57,7 @@ class Case(NamedTuple):
 
 CASES = [
     Case(
-        "text before a visible stop id is matched in replaced text",
-        MockTokenizer.from_tokens([b"a", b" ", b"x"]),
-        StopConditions(" ", visible_stop_token_ids=[2]),
-        Chunk("", "stop", " "),
-        (1, 1),
-        CLEAN,
-    ),
-    Case(
-        "and on the windowed route",
+        "text before a visible stop id is matched on the windowed route",
         Window.from_tokens([b"a", b"\xe4", b"x"]),
         SHOWN,
         Chunk("", "stop", FFFD),

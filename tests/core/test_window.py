@@ -171,17 +171,6 @@ def test_a_snapshot_while_text_is_missing() -> None:
     assert texts == ["a", "\n", "", "", "b"]
 
 
-def test_a_snapshot_of_many_jailed_tokens_has_the_held_ones() -> None:
-    """Only tokens that leave the window as it was may become a number."""
-    stream = StopSequenceDecoder(Decoding(pieces), stop="a" * 99)
-    for _ in range(70):
-        stream.step(WORD)
-        held = stream.fork()
-        held.feed([LEAD, EMPTY])
-        twin = StopSequenceDecoder.restore(Decoding(pieces), held.snapshot())
-        assert twin.feed([INSIDE]) == held.feed([INSIDE])
-
-
 @pytest.mark.parametrize("before", [[LEAD], [GENUINE], [WORD], [WORD, LEAD]])
 @pytest.mark.parametrize("ids", [[EMPTY], [EMPTY, EMPTY, EMPTY], [WORD, EMPTY]])
 def test_a_stream_does_not_grow(before: list[int], ids: list[int]) -> None:

@@ -175,30 +175,6 @@ def test_a_context_does_not_depend_on_earlier_texts() -> None:
         assert contexts[0] == contexts[1]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "context"),
-    [
-        ("ab", ("a",)),
-        ("ab", ("",)),
-        (r"\ba", ("a", "b")),
-        ("^a", ("", "a", "a")),
-        ("^a", ("", "", "")),
-        ("(?<=^ab)c", ("a",) * 7),
-        ("(?<=ab)c", ("a",) * 100_000),
-        ("(?<=ab)c", ("ab",)),
-        ("(?<=ab)c", ("\ud800",)),
-        ("(?<=ab)c", (1,)),
-        ("(?<=ab)c", (None, "a")),
-        ("(?<=ab)c", (["a"],)),
-    ],
-)
-def test_a_context_that_a_pattern_cannot_have_is_rejected(
-    pattern: str, context: tuple[Any, ...]
-) -> None:
-    with pytest.raises(ValueError, match="context"):
-        stops_of(pattern).tail_after(context)
-
-
 def test_lone_surrogates_in_the_text_are_other_letters_in_a_context() -> None:
     for pattern in (r"\bx", r"(?<=[^a])x", "(?<=[\x80-\uffff])x", "(?<=[一-\U0010ffff].)x"):
         matcher = stops_of(pattern)
