@@ -372,7 +372,10 @@ WRONG: dict[str, Rows] = {
     ],
     "a pattern": [
         *(({"clean": [None, 0, 0, value]}, "context") for value in (["a", "b"], ["ab"])),
-        *(({"clean": [None, 0, 0, [value]]}, "a letter or an empty") for value in (1, "\ud800")),
+        *(
+            ({"clean": [None, 0, 0, [value]]}, "a letter or an empty string")
+            for value in (1, "\ud800")
+        ),
     ],
     "a closed gate": [
         ({"clean": [None, 2, 0, []]}, "expected numbers from 0 to 1"),
