@@ -55,7 +55,7 @@ def test_a_marker_whose_end_may_become_a_stop_opens_its_section(ids: list[int]) 
 
 @pytest.mark.parametrize(
     ("prompt", "is_inside", "is_inside_by_text"),
-    [([3], True, True), ([0, 11], False, False), ([0, 1], False, True), ([0, 1, 2], False, False)],
+    [([2, 3], True, True), ([0, 11], False, False), ([0, 1], False, True), ([3, 2], False, False)],
 )
 def test_a_marker_of_a_prompt_is_found_by_its_id_if_it_has_one(
     prompt: list[int], is_inside: bool, is_inside_by_text: bool
