@@ -143,11 +143,6 @@ class Report:
         """The names of the tokenizers, in their order."""
         return [*dict.fromkeys(figure.subject for figure in self.figures)]
 
-    def get(self, subject: str, table: str, row: str) -> Figure | None:
-        """Return the figure of a row."""
-        wanted = subject, table, row
-        return next((f for f in self.figures if (f.subject, f.table, f.row) == wanted), None)
-
 
 def run(cases: Sequence[Case], subjects: Iterable[Subject], effort: Effort, report: Report) -> None:
     """Run ``cases`` on ``subjects``, table by table. The rows of a table take turns.

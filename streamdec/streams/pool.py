@@ -268,7 +268,7 @@ class DecoderPool:
         self._sinks[request_id] = sink
 
     def _send(self, request_id: RequestId, sink: Sink, chunk: Chunk, stepper: Any = None) -> None:
-        """Send ``chunk`` to a sink; if it raises, its request ends, which ``stepper`` steps."""
+        """Send ``chunk`` to a sink. If the sink raises, the request of ``stepper`` ends."""
         if chunk.finish_reason is not None:
             self._remove(request_id, chunk)  # before the call, because the sink may call the pool
         try:
